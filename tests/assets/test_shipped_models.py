@@ -5,7 +5,7 @@ from pathlib import Path
 import gguf
 import pytest
 
-from assets.recipe.export import STUDENT_FILE, TARGET_FILE
+from assets.recipe.export import FILES, STUDENT_FILE, TARGET_FILE
 from assets.recipe.reader import AnswerReader, command_of, well_formed
 from assets.recipe.tokens import CHAT_TEMPLATE, SPECIALS
 from assets.recipe.turns import ChatTurn
@@ -17,15 +17,15 @@ def _weights(file: str) -> int:
     return sum(int(tensor.n_elements) for tensor in gguf.GGUFReader(ASSETS / file).tensors)
 
 
-def test_the_pair_is_small_enough_to_ship() -> None:
-    assert sum((ASSETS / file).stat().st_size for file in (TARGET_FILE, STUDENT_FILE)) < 64 * 2**20
+def test_the_models_are_small_enough_to_ship() -> None:
+    assert sum((ASSETS / file).stat().st_size for file in FILES.values()) < 64 * 2**20
 
 
 def test_the_student_costs_a_tenth_of_the_target() -> None:
     assert _weights(STUDENT_FILE) <= 0.1 * _weights(TARGET_FILE)
 
 
-@pytest.mark.parametrize("file", [TARGET_FILE, STUDENT_FILE])
+@pytest.mark.parametrize("file", FILES.values())
 def test_a_file_says_what_it_is(file: str) -> None:
     fields = gguf.GGUFReader(ASSETS / file).fields
     assert fields["general.architecture"].contents() == "llama"
@@ -36,12 +36,12 @@ def test_a_file_says_what_it_is(file: str) -> None:
     assert fields["llama.embedding_length"].contents() == 64 * heads
 
 
-def test_both_speak_the_same_tokens() -> None:
-    target, student = (
+def test_all_speak_the_same_tokens() -> None:
+    target, *others = (
         gguf.GGUFReader(ASSETS / file).fields["tokenizer.ggml.tokens"].contents()
-        for file in (TARGET_FILE, STUDENT_FILE)
+        for file in FILES.values()
     )
-    assert target == student
+    assert others == [target, target]
 
 
 def test_the_first_question_of_a_fresh_install_is_answered() -> None:
