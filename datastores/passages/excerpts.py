@@ -167,22 +167,23 @@ def _ranked(
     lists: Sequence[tuple[int, IntroducedList]], question: AskedQuestion
 ) -> list[RankedItem]:
     """Each item, the best first, ties by their order."""
-    parts = [
-        (place, item, part)
-        for place, (_, each) in enumerate(lists)
-        for item in each.items
-        for part in _parts(item)
-    ]
-    introductions = [lists[place][1].introduction for place, _, _ in parts]
+    entries = [(place, item) for place, (_, each) in enumerate(lists) for item in each.items]
+    parts = [_parts(item) for _, item in entries]
+    introductions = [lists[place][1].introduction for place, _ in entries]
     words = words_of_texts(
-        [(before, part) for before, (_, _, part) in zip(introductions, parts, strict=True)]
+        [
+            (before, part)
+            for before, split in zip(introductions, parts, strict=True)
+            for part in split
+        ]
     )
-    best: dict[tuple[int, str], RankedItem] = {}
-    for (place, item, part), before, said in zip(parts, introductions, words, strict=True):
-        score = question.score(said)
-        if (place, item) not in best or best[place, item].score < score:
-            best[place, item] = RankedItem(score, place, item, entry_text(before, part))
-    return sorted(best.values(), key=lambda one: -one.score)
+    scored = []
+    for (place, item), before, split in zip(entries, introductions, parts, strict=True):
+        score, part = max(
+            ((question.score(next(words)), part) for part in split), key=lambda one: one[0]
+        )
+        scored.append(RankedItem(score, place, item, entry_text(before, part)))
+    return sorted(scored, key=lambda one: -one.score)
 
 
 def _reordered(items: Sequence[RankedItem], question: AskedQuestion) -> list[RankedItem]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from datastores.passages.chunks import Chunk, split
@@ -159,6 +159,7 @@ TEXTS = st.lists(st.lists(st.sampled_from(BLOCKS)).map("\n".join), min_size=1, m
 
 
 @given(TEXTS, st.integers(1, 4))
+@example(["- walrus\n- walrus"], 2)
 def test_nothing_is_made_up_and_as_much_is_kept_as_asked_for(texts: list[str], most: int) -> None:
     chunks = [Chunk("", 1, 1, text) for text in texts]
     found = excerpts(chunks, asked("walrus"), most)
