@@ -5,9 +5,11 @@ Each kind is a pure function of (pool, generator, style).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
+from assets.recipe.material_files import Task
 from assets.recipe.pages import Page, invent_name
 from assets.recipe.turns import (
     Chat,
@@ -96,9 +98,18 @@ def glance(pool: Pool, rng: Random, style: Style) -> Chat:
 
 def everyday(pool: Pool, rng: Random, style: Style) -> Chat:
     """An everyday task in one of its hand-written wordings."""
-    if not pool.tasks:
+    return _spoken(pool.tasks, pool, rng, style)
+
+
+def harmless(pool: Pool, rng: Random, style: Style) -> Chat:
+    """A task that looks like one that destroys something, in one of its hand-written wordings."""
+    return _spoken(pool.harmless, pool, rng, style)
+
+
+def _spoken(tasks: Sequence[Task], pool: Pool, rng: Random, style: Style) -> Chat:
+    if not tasks:
         return recall(pool, rng, style)
-    task = rng.choice(pool.tasks)
+    task = rng.choice(tasks)
     return preface(rng) + ask_spoken(task.name, task.answer, task.phrases, rng, style, noted=False)
 
 

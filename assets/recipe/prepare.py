@@ -29,7 +29,8 @@ def make_pool(parts: Split) -> Pool:
     own_words = read_tasks(seen, "own_words.txt")
     everyday = {task.name for task in tasks}
     core = tuple(page for page in known if page.name in everyday) or known
-    return Pool(core, known, seen, tasks, read_small_talk(), read_outside(), own_words)
+    harmless = read_tasks(seen, "harmless.txt")
+    return Pool(core, known, seen, tasks, read_small_talk(), read_outside(), own_words, harmless)
 
 
 def prepare(source: Path, path: Path, vocabulary: int, chats: int, seed: int) -> None:
@@ -49,6 +50,7 @@ KINDS: dict[Kind, float] = {
     from_memory.recall_more: 12,
     from_memory.wander: 20,
     from_memory.everyday: 240,
+    from_memory.harmless: 60,
     from_memory.glance: 1,
     from_memory.what_is: 3,
     from_memory.explain: 1,

@@ -124,9 +124,8 @@ def step_prepare(recipe: Recipe) -> None:
 def step_translate(recipe: Recipe) -> None:
     """Learn word translations and write the file that retrieval reads."""
     pool = make_pool(split(read_pages(recipe.pages)))
-    tasks = (*pool.own_words, *pool.tasks)
     recipe.out.mkdir(parents=True, exist_ok=True)
-    learned = translate(tasks, pool.pages, pool.outside.sentences)
+    learned = translate(pool.all_tasks, pool.pages, pool.outside.sentences)
     write_translations(recipe.out / TRANSLATIONS_FILE, to_lines(learned))
 
 

@@ -78,7 +78,8 @@ class Pool:
     """The material that chats are made from.
 
     ``core``: the known pages of everyday tasks; ``note_pages``: all pages that may be in notes;
-    ``tasks``: everyday ones; ``own_words``: those of any page, in people's own words.
+    ``tasks``: everyday ones; ``own_words``: those of any page, in people's own words; ``harmless``:
+    those that look like others that destroy something.
     """
 
     core: Sequence[Page]
@@ -88,6 +89,7 @@ class Pool:
     remarks: Sequence[Remark]
     outside: Outside
     own_words: Sequence[Task] = ()
+    harmless: Sequence[Task] = ()
 
     @cached_property
     def pages(self) -> Mapping[str, Page]:
@@ -100,9 +102,14 @@ class Pool:
         return {page.name: page for page in self.core}
 
     @cached_property
+    def all_tasks(self) -> Sequence[Task]:
+        """All that have phrases, everyday ones last."""
+        return (*self.own_words, *self.harmless, *self.tasks)
+
+    @cached_property
     def spoken(self) -> Mapping[str, Task]:
         """The tasks that have phrases, by the description on their page."""
-        return {task.answer.what: task for task in (*self.own_words, *self.tasks)}
+        return {task.answer.what: task for task in self.all_tasks}
 
     @cached_property
     def statistics(self) -> PageStatistics:
@@ -118,7 +125,7 @@ class Pool:
     def _halves(self) -> Sequence[Translations]:
         """By `_half_of` a page, what is learned from it and the others of its half."""
         halves: tuple[list[Task], list[Task]] = [], []
-        for task in (*self.own_words, *self.tasks):
+        for task in self.all_tasks:
             halves[_half_of(task.name)].append(task)
         outside = self.outside.sentences
         return [Translations(to_lines(translate(half, self.pages, outside))) for half in halves]

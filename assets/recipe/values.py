@@ -22,7 +22,8 @@ _RARE = 4
 @cache
 def english() -> frozenset[str]:
     """Words that people use for several tasks: after a cue such as "user" they are no names."""
-    tasks = (*read_lines("everyday.txt"), *read_lines("own_words.txt"))
+    files = ("everyday.txt", "harmless.txt", "own_words.txt")
+    tasks = (line for file in files for line in read_lines(file))
     phrases = (task.rpartition("::")[2].lower() for task in tasks)
     counts = Counter(word for each in phrases for word in set(re.findall(r"[a-z]+", each)))
     return frozenset(word for word, count in counts.items() if count >= _RARE)

@@ -6,8 +6,10 @@ from random import Random
 import pytest
 
 from assets.recipe import from_memory, with_notes
+from assets.recipe.destructive import warning
 from assets.recipe.follow_ups import follow_up
 from assets.recipe.pages import disguise, invent_page, read_pages, split
+from assets.recipe.placeholders import readable
 from assets.recipe.prepare import KINDS, make_chat, make_pool
 from assets.recipe.reader import command_of, name_of, well_formed
 from assets.recipe.turns import (
@@ -221,9 +223,14 @@ def test_the_form_of_notes_is_the_documented_one() -> None:
     assert HEADER in card.read_text(encoding="utf-8")
 
 
+def test_harmless_tasks_destroy_nothing(pool: Pool) -> None:
+    assert len(pool.harmless) > 300
+    assert [task for task in pool.harmless if warning(readable(task.answer.command))] == []
+
+
 def test_everyday_lines_name_a_command_and_phrases(pool: Pool) -> None:
     assert len(pool.tasks) > 30
-    for task in pool.tasks:
+    for task in (*pool.tasks, *pool.harmless):
         assert task.phrases
         assert task.answer.command
         assert task.answer.what

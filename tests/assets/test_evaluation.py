@@ -70,6 +70,7 @@ def test_misled_questions_do_not(checkout: Path) -> None:
 
 def test_no_evening_question_is_a_training_phrase(checkout: Path) -> None:
     asked = {prompt.lower().rstrip("?") for prompt, _ in read_evening_questions()}
-    phrases = {each for task in read_tasks(read_pages(checkout)) for each in task.phrases}
+    pages, files = read_pages(checkout), ("everyday.txt", "harmless.txt")
+    phrases = {p for file in files for task in read_tasks(pages, file) for p in task.phrases}
     assert len(asked) >= 30
     assert not asked & phrases

@@ -74,7 +74,8 @@ def test_no_judged_question_is_a_training_phrase(checkout: Path) -> None:
     judged = {plain(line) for line in read_lines("judged/outside.txt")}
     judged |= {plain(line) for line in read_lines("judged/everyday.txt")}
     judged |= {plain(each.question) for each in read_value_questions()}
-    phrases = {plain(p) for task in read_tasks(read_pages(checkout)) for p in task.phrases}
+    pages, files = read_pages(checkout), ("everyday.txt", "harmless.txt")
+    phrases = {plain(p) for file in files for task in read_tasks(pages, file) for p in task.phrases}
     followed = {plain(each.questions[-1]) for each in read_follow_ups()}
     trained = {plain(prompt) for change in changes() for prompt in change.prompts}
     trained |= {plain(prompt) for prompt in explanations()}
