@@ -1,1 +1,1 @@
-"""The embedded model pair and the recipe that made it."""
+"""The embedded models and the recipe that made them."""

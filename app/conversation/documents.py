@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import cache, partial
+from pathlib import Path
 from typing import TypeVar
 
 from app.config import load_config
@@ -21,7 +22,7 @@ from app.locations import Locations
 from app.models.discovery import embedded_question_model
 from app.models.selection import choose_embedder
 from datastores.chats.records import SYSTEM
-from datastores.errors import SpecchatError
+from datastores.errors import ModelError, SpecchatError
 from datastores.library.library import Library
 from datastores.passages.dense import DenseRetriever
 from datastores.passages.excerpts import describe_fit
@@ -55,7 +56,8 @@ class Documents:
     ) -> None:
         """Args:
         embedding: searches them by meaning, too; None for words alone.
-        load_question_model: what orders the best of them; called with the first question.
+        load_question_model: what orders the best of them, None for their words alone; called
+            with the first question.
         """
         self.locations = locations
         self.embedding = embedding
@@ -73,7 +75,7 @@ class Documents:
         """The texts as they are indexed now; see `app.indexing.passage_index.update`.
 
         Args:
-            report: takes what keeps an embedding model from being used.
+            report: takes what keeps a model from being used.
 
         Raises:
             InputError: the settings file is not understood.
@@ -87,7 +89,8 @@ class Documents:
             report,
             configured=bool(setting),
         )
-        return cls(library, passages, locations, embedding, load_question_model)
+        load = partial(load_question_model, embedded_question_model(), report)
+        return cls(library, passages, locations, embedding, load)
 
     def close(self) -> None:
         with closing(self._library), closing(self._passages):
@@ -160,7 +163,7 @@ class Documents:
             items: list items to keep of them; 0 for all. See `app.indexing.passage_index.find`.
 
         Raises:
-            ModelError: the model of questions cannot be run.
+            ModelError: the model of questions cannot evaluate them.
         """
         found = find(
             self._library,
@@ -183,15 +186,22 @@ class Documents:
         return tuple(chosen)
 
 
-def load_question_model() -> QuestionModel:
-    """The shipped one.
-
-    Raises:
-        ModelError: the file is missing or damaged.
-    """
+def load_question_model(
+    path: Path, report: Callable[[SpecchatError], object]
+) -> QuestionModel | None:
+    """The model at `path`; None, reported, if it cannot be loaded: texts are found without it."""
     from engines.llama.question_model import LlamaQuestionModel
 
-    return LlamaQuestionModel(embedded_question_model())
+    try:
+        return LlamaQuestionModel(path)
+    except ModelError as error:
+        failed = ModelError(
+            f"imports are ranked by their words alone: {path} cannot be loaded;"
+            " if that lasts, install specchat again"
+        )
+        failed.__cause__ = error
+        report(failed)
+        return None
 
 
 def with_notes(

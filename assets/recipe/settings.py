@@ -110,8 +110,12 @@ FULL = Setting(
     ),
     questions=200,
 )
+QUESTIONS_FURTHER = replace(
+    FULL.question_schedule, tokens=6_000_000, matrix_rate=0.006, other_rate=0.9e-3
+)
 FURTHER = replace(
     FULL,
+    question_schedule=QUESTIONS_FURTHER,
     target_schedule=Schedule(
         tokens=30_000_000, step_chats=72, matrix_rate=0.018, other_rate=2.5e-3, decay_from=0.45
     ),
@@ -121,6 +125,7 @@ FURTHER = replace(
 )
 BRIEFLY = replace(
     FULL,
+    question_schedule=QUESTIONS_FURTHER,
     target_schedule=Schedule(
         tokens=5_500_000,
         step_chats=72,

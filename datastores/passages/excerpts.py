@@ -70,7 +70,8 @@ def excerpts(
     fitting = [one for one in _ranked(lists, question) if question.fit(one.score) >= least]
     for one in _reordered(fitting, question)[:most]:
         kept.setdefault(one.place, []).append(one.text)
-        fits.setdefault(lists[one.place][0], question.fit(one.score))
+        number = lists[one.place][0]
+        fits[number] = max(fits.get(number, 0.0), question.fit(one.score))
     texts: dict[int, list[str]] = {}
     for place, items in kept.items():
         number, each = lists[place]

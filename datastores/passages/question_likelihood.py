@@ -127,8 +127,8 @@ class AskedQuestion:
     def order(self, scores: Sequence[float], texts: Sequence[str]) -> list[int]:
         """The places of `texts`, which stand by falling score, in the order that counts.
 
-        The first `MODEL_TEXTS` also go by what the model says of them, if there is one. Of other
-        languages and subjects, whose words have no translations, it knows nothing.
+        The first `MODEL_TEXTS` also go by what the model says of them, if there is one; equal texts
+        keep their order. Of other languages, whose words have no translations, it knows nothing.
 
         Raises:
             ModelError: the model cannot evaluate them.
@@ -136,8 +136,12 @@ class AskedQuestion:
         places, first = list(range(len(texts))), texts[:MODEL_TEXTS]
         if self._model is None or len(first) < 2 or not self.is_known:
             return places
-        likely = self._model.log_likelihoods(self._text, first)
-        total = [score + MODEL_WEIGHT * more for score, more in zip(scores, likely, strict=False)]
+        # A text in another place of a batch has slightly other logits: each is scored once.
+        unique = list(dict.fromkeys(first))
+        likely = dict(zip(unique, self._model.log_likelihoods(self._text, unique), strict=True))
+        total = [
+            score + MODEL_WEIGHT * likely[text] for score, text in zip(scores, first, strict=False)
+        ]
         return [*sorted(places[: len(first)], key=lambda n: -total[n]), *places[len(first) :]]
 
 

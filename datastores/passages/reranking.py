@@ -6,8 +6,8 @@ likelihood of the question: in a page of ten tasks, the words of one task belong
 
 Right page of 7,226 tldr pages first and among the first three, of pages kept from learning: by BM25
 .28 and .35 for 240 questions in people's own words, .64 and .78 for 120 easier ones, .86 and .91
-for 150 reworded tasks; here .40 and .55, .78 and .93, .89 and .92. With words of no translations,
-as in another language: .29 and .41, .63 and .74, .87 and .93.
+for 150 reworded tasks; here, without a model, .40 and .55, .78 and .93, .89 and .92. With words of
+no translations, as in another language: .29 and .41, .63 and .74, .87 and .93.
 
 Owns the candidates, their scores, and which passages are relevant although they share few words
 with the question (`bm25` has the others). Refuses to know how translations are learned.

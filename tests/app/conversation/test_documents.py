@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Event as Flag
 
@@ -20,7 +21,7 @@ from app.conversation.citations import (
     stored_citations,
     stored_why_none,
 )
-from app.conversation.documents import HEADER, Documents, with_notes
+from app.conversation.documents import HEADER, Documents, load_question_model, with_notes
 from app.conversation.events import Dropped, Finished, Retrieved
 from app.conversation.generation import GenerationRequest
 from app.conversation.iterative import generate_iteratively
@@ -28,13 +29,16 @@ from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage, update
 from app.locations import Locations
+from app.models.discovery import embedded_question_model
 from app.runtime.deletion import forget_source
 from assets.recipe.turns import excerpts_message, notes_message
 from datastores.chats.history import History
+from datastores.errors import SpecchatError
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
 from datastores.passages.chunks import Chunk
 from datastores.passages.excerpts import PassageExcerpt
+from datastores.passages.question_likelihood import AskedQuestion, AskedWord
 from engines.chat_template.prompt_builder import Message
 from tests.app.scripted import Recorder, ScriptedVocabulary, render, scripted_engine
 
@@ -333,10 +337,42 @@ def test_a_model_of_questions_is_loaded_with_the_first_question(tmp_path: Path) 
         assert opened[0] == [WALRUS, "Telescopes are kept in the attic."] * 2
 
 
-def test_the_shipped_model_of_questions_finds_other_words(tmp_path: Path) -> None:
-    from app.conversation.documents import load_question_model
+def test_without_the_model_of_questions_texts_are_found_and_it_is_reported_once(
+    tmp_path: Path,
+) -> None:
+    for damage in (b"", b"GGUF", embedded_question_model().read_bytes()[:100_000], None):
+        path, errors = tmp_path / "question-model.gguf", list[SpecchatError]()
+        path.unlink(missing_ok=True)
+        if damage is not None:
+            path.write_bytes(damage)
+        locations = Locations(data=tmp_path, cache=tmp_path / "cache", config=tmp_path)
+        load = partial(load_question_model, path, errors.append)
+        with closing(Documents.open(locations)) as texts:
+            put(texts._library, "walrus.md", WALRUS)
+            list(update(texts._library, texts._passages))
+            ranked = Documents(texts._library, texts._passages, locations, None, load)
+            for _ in range(2):
+                (found,) = ranked.relevant(ABOUT_IT, 2, ScriptedVocabulary(), 4096)
+                assert found.file == "walrus.md"
+        assert [str(error) for error in errors] == [
+            f"imports are ranked by their words alone: {path} cannot be loaded;"
+            " if that lasts, install specchat again"
+        ]
 
+
+def test_the_shipped_model_of_questions_finds_other_words() -> None:
     entries = ["- Unpack an archive:\n\n`tar xf`", "- List what an archive holds:\n\n`tar tf`"]
     asked = "get the files out of backup.tgz"
-    first, second = load_question_model().log_likelihoods(asked, entries)
+    model = load_question_model(embedded_question_model(), lambda error: None)
+    assert model is not None
+    first, second = model.log_likelihoods(asked, entries)
     assert first > second
+
+
+def test_equal_texts_keep_their_order_whatever_their_place_in_a_batch() -> None:
+    model = load_question_model(embedded_question_model(), lambda error: None)
+    question = AskedQuestion("delete a file", [AskedWord({}, 0.1, is_known=True)], model)
+    entry = "- Remove a file:\n\n`rm {{file}}`"
+    assert question.order([1.0] * 8, [entry] * 8) == list(range(8))
+    mixed = question.order([1.0] * 4, ["- Copy a file:\n\n`cp`", entry, "- Say hello:", entry])
+    assert mixed.index(1) + 1 == mixed.index(3)

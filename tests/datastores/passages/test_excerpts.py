@@ -116,6 +116,19 @@ def test_ties_keep_their_order() -> None:
     ]
 
 
+def test_a_passage_fits_as_well_as_the_best_item_kept_whatever_a_model_prefers() -> None:
+    class PrefersOthers:
+        def log_likelihoods(self, question: str, texts: Sequence[str]) -> list[float]:
+            return [0.0 if "walrus" not in text else -99.0 for text in texts]
+
+    chunk = next(split("Zoo:\n\n- Giraffes drive cars\n- The walrus drives cars\n"))
+    query, known = "walrus cars", Translations({"walru": "5 walru:10", "car": "5 car:10"})
+    (plain,) = excerpts([chunk], parse_question(query, known, Even()), 2)
+    (found,) = excerpts([chunk], parse_question(query, known, Even(), PrefersOthers()), 2)
+    assert plain.text != found.text
+    assert plain.fit == found.fit
+
+
 def test_a_later_part_of_a_list_gets_its_heading() -> None:
     chunk = Chunk("Tools > zip", 9, 11, "- Remove files:\n\n`zip -d`")
     (found,) = excerpts([chunk], asked("remove"), 3)
