@@ -50,7 +50,7 @@ KINDS: dict[Kind, float] = {
     from_memory.recall_more: 12,
     from_memory.wander: 20,
     from_memory.everyday: 240,
-    from_memory.harmless: 60,
+    from_memory.harmless: 130,
     from_memory.glance: 1,
     from_memory.what_is: 3,
     from_memory.explain: 1,
