@@ -4,7 +4,7 @@ Every method answers every question, one right after the other in rotating order
 cache, with the end token suppressed. Speed-ups are ratios to RaLMSeq without drafts: of wall time,
 and of CPU time, which other programs on the machine do not change but which counts a hidden search
 in full. The ratio r of searching to writing is what the corpus and the model make it, and the bound
-beside a result is what r and the stride allow (`engines.ralm.scheduler.speedup_bound`).
+beside a result is what r and the stride allow (`engines.ralm.stride_rates.speedup_bound`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria
 from engines.ralm.events import ConfirmedStride, RalmStatistics
 from engines.ralm.knowledge_base import KnowledgeBase
-from engines.ralm.scheduler import speedup_bound
+from engines.ralm.scheduler import StrideScheduler
 from engines.ralm.sequential import write_iteratively
 from engines.ralm.speculative import SpeculativeRalm
+from engines.ralm.stride_rates import speedup_bound
 from engines.ralm.stride_writer import RalmRequest, StrideWriter, number_of
 
 NO_END = frozenset({-1})
@@ -45,12 +46,20 @@ class RalmAnswer:
 
 @dataclass(slots=True)
 class RalmRow:
-    """One method with one set of drafters, and its answers by run and question."""
+    """One method with one set of drafters, and its answers by run and question.
+
+    Attributes:
+        scheduler: of all answers, as in a session: what one tells of times, the next begins with.
+    """
 
     method: RalmMethod
     drafters: str
     engine: Engine
     runs: list[list[RalmAnswer]] = field(default_factory=list)
+    scheduler: StrideScheduler = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.scheduler = self.method.scheduler()
 
     def answers(self) -> list[RalmAnswer]:
         """All answers in one list."""
@@ -100,7 +109,7 @@ def answer(
         across = method.speculates and bool(engine.drafters)
         writer = StrideWriter(engine.target, engine.drafters, engine.budget, request, across=across)
         started, cpu = perf_counter(), process_time()
-        strides = list(_strides(writer, base, request, method, statistics))
+        strides = list(_strides(row, writer, base, request, statistics))
         seconds, cpu_seconds = perf_counter() - started, process_time() - cpu
     return RalmAnswer(
         tuple(token for one in strides for step in one.steps for token in step.tokens),
@@ -112,12 +121,13 @@ def answer(
 
 
 def _strides(
+    row: RalmRow,
     writer: StrideWriter,
     base: KnowledgeBase,
     request: RalmRequest,
-    method: RalmMethod,
     statistics: RalmStatistics,
 ) -> Iterator[ConfirmedStride]:
+    method = row.method
     if not method.speculates:
         strides = write_iteratively(writer, base, request, statistics)
     else:
@@ -125,7 +135,7 @@ def _strides(
             writer,
             base,
             request,
-            method.scheduler(),
+            row.scheduler,
             statistics,
             prefetch=method.prefetch,
             asynchronous=method.asynchronous,

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from app.bench.report import table
+from engines.ralm.guess_accuracy import PRIOR_ACCURACY
 from engines.ralm.scheduler import (
     PAPER_STRIDE,
-    PRIOR_ACCURACY,
     FixedStride,
     OptimalStride,
     StrideScheduler,

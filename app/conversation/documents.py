@@ -31,6 +31,7 @@ from datastores.passages.store import PassageStore
 from datastores.passages.word_index import WordIndex
 from engines.chat_template.prompt_builder import Message
 from engines.ralm.knowledge_base import KnowledgeBase, TextKnowledgeBase, VectorKnowledgeBase
+from engines.ralm.scheduler import OptimalStride
 from engines.target import Vocabulary
 
 HEADER, EXCERPTS_HEADER = "Notes:", "Notes that {fit}:"
@@ -38,10 +39,15 @@ HEADER, EXCERPTS_HEADER = "Notes:", "Notes that {fit}:"
 kept of it."""
 MAX_CONTEXT_SHARE = 0.25
 """Of the context, for passages."""
+MAX_STRIDE = 4
+"""Strides written before they are verified, at most: the text waits on the screen for that long."""
 
 
 class Documents:
     """The person's imported texts, open for retrieval.
+
+    Attributes:
+        strides: how many to write ahead in iterative retrieval, as answers have taught so far.
 
     Methods raise StoreError if a store cannot be read.
     """
@@ -61,6 +67,7 @@ class Documents:
         """
         self.locations = locations
         self.embedding = embedding
+        self.strides = OptimalStride(asynchronous=True, max_stride=MAX_STRIDE)
         self._library = library
         self._passages = passages
         self._words: WordIndex | None = None

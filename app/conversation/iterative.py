@@ -29,7 +29,6 @@ from datastores.passages.protocol import Passage
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria
 from engines.ralm.events import ConfirmedStride, RalmStatistics
-from engines.ralm.scheduler import OptimalStride
 from engines.ralm.speculative import SpeculativeRalm
 from engines.ralm.stride_writer import RalmRequest, StrideWriter
 from engines.sampler import Sampling, make_sampler
@@ -39,9 +38,6 @@ QUERY_TOKENS = 32
 """Last tokens of question and answer that are retrieved for (RaLMSpec, section 5.1)."""
 STRIDE_TOKENS = 4
 """k: tokens written before the next retrieval (the same)."""
-
-MAX_STRIDE = 4
-"""Strides written before they are verified, at most: the text waits on the screen for that long."""
 
 MakePrompt = Callable[[Passage | None], Sequence[int]]
 """A document, or none → the token ids of the prompt with it."""
@@ -115,9 +111,8 @@ class IterativeAnswer:
         writer = StrideWriter(
             engine.target, engine.drafters, engine.budget, request, across=bool(engine.drafters)
         )
-        base = self._documents.knowledge_base(self._source)
-        scheduler = OptimalStride(asynchronous=True, max_stride=MAX_STRIDE)
-        return SpeculativeRalm(writer, base, request, scheduler, self._figures).write()
+        base, strides = self._documents.knowledge_base(self._source), self._documents.strides
+        return SpeculativeRalm(writer, base, request, strides, self._figures).write()
 
     def events(self, stride: ConfirmedStride, prompt: MakePrompt) -> Generator[Event]:
         """What a confirmed stride adds; a document that does not fit the prompt is not cited."""

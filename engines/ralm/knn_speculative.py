@@ -102,6 +102,7 @@ class SpeculativeKnn:
             ContextOverflowError: the prompt does not fit into the context.
         """
         writer, confirmed = self._writer, 0
+        self._scheduler.begin()
         try:
             while not writer.finish:
                 if self._scheduler.guesses:

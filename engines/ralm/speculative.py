@@ -25,8 +25,9 @@ from datastores.passages.protocol import Passage, ScoredPassage
 from engines.ralm.cache import SpeculativeCache
 from engines.ralm.events import ConfirmedStride, RalmStatistics
 from engines.ralm.knowledge_base import KnowledgeBase, Query
-from engines.ralm.scheduler import MAX_AHEAD, StrideScheduler, Verification
+from engines.ralm.scheduler import StrideScheduler, Verification
 from engines.ralm.sequential import encode, record_writing
+from engines.ralm.stride_rates import MAX_AHEAD
 from engines.ralm.stride_writer import RalmRequest, StrideWriter, number_of
 from engines.ralm.verification import Found, Search, Verifier
 
@@ -97,6 +98,7 @@ class SpeculativeRalm:
             SpecchatError: the knowledge base cannot be read.
         """
         try:
+            self._scheduler.begin()
             with self._verifier:
                 yield from self._write()
         finally:

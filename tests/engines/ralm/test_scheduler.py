@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.ralm.scheduler import (
+from engines.ralm.guess_accuracy import Runs
+from engines.ralm.scheduler import FixedStride, OptimalStride, Verification
+from engines.ralm.stride_rates import (
     MAX_STRIDE,
     Chances,
-    FixedStride,
-    OptimalStride,
     StrideCosts,
-    Verification,
     batch_rates,
     best_stride,
     hidden_rate,
@@ -23,6 +25,11 @@ from engines.ralm.scheduler import (
 )
 
 SECONDS = st.floats(1e-4, 10)
+
+
+def steady(accuracy: float) -> Chances:
+    """γ is one number, and no passage has to be read."""
+    return Chances(accuracy ** np.arange(MAX_STRIDE + 1.0), 0.0, 0.0)
 
 
 def verified(queries: int, matched: int, seconds: float, *, new: bool = False) -> Verification:
@@ -89,17 +96,57 @@ def test_it_learns_when_guesses_are_right_and_wrong() -> None:
         scheduler.verified(verified(scheduler.stride, scheduler.stride, 17.0))
     assert scheduler.accuracy > 0.95
     assert scheduler.stride > 15
-    # However many were right, a few wrong ones in a row are enough.
-    for _ in range(3):
+    # However many hundreds were right, some wrong ones in a row are enough.
+    strides = []
+    for _ in range(16):
         scheduler.wrote(1.0, new=False)
-        scheduler.verified(verified(scheduler.stride, 0, 17.0))
-    assert scheduler.accuracy < 0.85
-    assert scheduler.stride <= 12
-    for _ in range(9):
-        scheduler.wrote(1.0, new=False)
-        scheduler.verified(verified(scheduler.stride, 0, 17.0))
+        scheduler.verified(verified(max(scheduler.stride, 1), 0, 17.0))
+        strides.append(scheduler.stride)
+    assert strides == sorted(strides, reverse=True)
     assert scheduler.accuracy < 0.4
-    assert scheduler.stride <= 4
+    assert scheduler.stride == 0
+
+
+def test_after_a_long_run_of_right_guesses_hardly_any_is_wrong() -> None:
+    runs = Runs(0.6)
+    before = runs.chances(4).tolist()
+    assert before == pytest.approx(
+        np.cumprod([1, 1 - 0.8 / 2, 1 - 0.8 / 3, 1 - 0.8 / 4, 1 - 0.8 / 5])
+    )
+    # Every fifth is wrong, and the one after it.
+    for _ in range(40):
+        runs.add([True, True, True, False, False])
+    after_wrong = runs.chances(4)
+    assert (np.diff(after_wrong) <= 0).all()
+    assert after_wrong[1] == pytest.approx(0.5, abs=0.1)
+    runs.add([True])
+    assert runs.chances(1)[1] > 0.85
+    # Another answer begins as if one had been wrong.
+    runs.begin()
+    assert runs.chances(1)[1] == pytest.approx(0.5, abs=0.1)
+
+
+def test_an_answer_whose_guesses_are_wrong_is_told_from_others() -> None:
+    runs = Runs(0.8)
+    runs.add([True] * 200)
+    right = runs.chances(8)
+    runs.begin()
+    runs.add([False, True] * 5)
+    worse = runs.chances(8)
+    runs.begin()
+    assert worse[8] < runs.chances(8)[8] < right[8]
+
+
+def test_what_an_answer_tells_of_times_the_next_one_begins_with() -> None:
+    scheduler = OptimalStride(asynchronous=False)
+    searched_first(scheduler, 20.0)
+    scheduler.wrote(1.0, new=False)
+    scheduler.verified(verified(5, 5, 20.0))
+    scheduler.begin()
+    assert scheduler.stride > 8
+    unused = OptimalStride(asynchronous=False)
+    unused.begin()
+    assert unused.stride == 1
 
 
 @given(st.floats(0, 1), SECONDS, SECONDS, SECONDS)
@@ -107,21 +154,21 @@ def test_wrong_guesses_cost_at_least_what_the_paper_says(
     accuracy: float, stride_s: float, verify_s: float, reading_s: float
 ) -> None:
     costs = StrideCosts(stride_s, verify_s, 0.0, reading_s)
-    rates = batch_rates(Chances(accuracy, 0.0, 0.0), costs, MAX_STRIDE).tolist()
+    rates = batch_rates(steady(accuracy), costs).tolist()
     paper = [
         rate(stride, accuracy, stride_s, verify_s, asynchronous=False)
         for stride in range(1, MAX_STRIDE + 1)
     ]
     assert all(ours <= theirs * (1 + 1e-6) for ours, theirs in zip(rates, paper, strict=True))
     # Right guesses cost what the paper says, and searching first is RaLMSeq.
-    right = batch_rates(Chances(1.0, 0.0, 0.0), costs, MAX_STRIDE)
+    right = batch_rates(steady(1.0), costs)
     assert right.tolist() == pytest.approx(
         [
             rate(stride, 1.0, stride_s, verify_s, asynchronous=False)
             for stride in range(1, MAX_STRIDE + 1)
         ]
     )
-    assert sequential_rate(1.0, costs) == pytest.approx(1 / (stride_s + verify_s))
+    assert sequential_rate(costs) == pytest.approx(1 / (stride_s + verify_s))
 
 
 @given(st.floats(0, 1), SECONDS, SECONDS, st.floats(1, 20))
@@ -129,12 +176,12 @@ def test_a_batch_of_strides_that_are_all_searched_first_is_the_sequential_one(
     same: float, stride_s: float, verify_s: float, longer: float
 ) -> None:
     costs = StrideCosts(stride_s, verify_s / 2, verify_s / 2, stride_s * longer)
-    first = batch_rates(Chances(0.0, 0.0, 1.0), costs, MAX_STRIDE)
-    assert first.tolist() == pytest.approx([sequential_rate(0.0, costs)] * MAX_STRIDE)
+    first = batch_rates(replace(steady(0.0), first=1.0), costs)
+    assert first.tolist() == pytest.approx([sequential_rate(costs)] * MAX_STRIDE)
     # Where all that is gone on with is right, hiding gains, and what is searched first loses none.
-    chances = Chances(same, 0.0, 1 - same)
+    chances = replace(steady(same), first=1.0)
     hidden_s = max(stride_s, verify_s)
-    assert hidden_rate(chances, costs, hidden_s) >= sequential_rate(same, costs) * (1 - 1e-9)
+    assert hidden_rate(chances, costs, hidden_s) >= sequential_rate(costs) * (1 - 1e-9)
 
 
 def test_what_is_hidden_is_bounded_by_the_search_before_it_is_measured() -> None:
