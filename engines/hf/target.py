@@ -279,7 +279,7 @@ class HfTarget:
                 input_ids=torch.tensor([tree.tokens], device=self._model.device),
                 position_ids=positions,
                 attention_mask=mask,
-                past_key_values=self._cache,
+                cache=self._cache,
                 use_cache=True,
                 output_hidden_states=True,
                 logits_to_keep=keep,
