@@ -179,7 +179,13 @@ def _require_header(path: Path) -> None:
     if path.stat().st_size < MIN_DATABASE_BYTES:
         raise DamagedError
     with closing(_read_only(path, "&immutable=1")) as connection:
-        connection.execute("PRAGMA schema_version")
+        try:
+            connection.execute("PRAGMA schema_version")
+        except sqlite3.DatabaseError as error:
+            # A checkpoint, running or interrupted, writes the first page first: until it is done,
+            # the file is shorter than its header says, and the log has the rest.
+            if _code(error) != sqlite3.SQLITE_CORRUPT:
+                raise
 
 
 def _unreadable(path: Path, code: int | None) -> StoreError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -38,3 +39,31 @@ def test_opening_a_database_twice_keeps_the_locks_of_the_first(tmp_path: Path) -
         assert first.rows("SELECT text FROM notes") == [{"text": "written elsewhere"}]
         with closing(Store(path, [notes])) as second:
             assert second.rows("SELECT text FROM notes") == [{"text": "written elsewhere"}]
+
+
+def test_an_interrupted_checkpoint_is_no_damage(tmp_path: Path) -> None:
+    whole, path = tmp_path / "whole.db", tmp_path / "interrupted.db"
+    rows = [{"text": f"{number:04} " * 200} for number in range(100)]
+    with closing(Store(whole, [notes])) as store:
+        store.db.conn.execute("PRAGMA wal_autocheckpoint = 0")
+        with store.writing() as db:
+            db.table("notes").insert_all(rows)
+        shutil.copy(whole, path)
+        shutil.copy(f"{whole}-wal", f"{path}-wal")
+        page_bytes = store.rows("PRAGMA page_size")[0]["page_size"]
+    with whole.open("rb") as done, path.open("rb+") as interrupted:
+        interrupted.write(done.read(page_bytes))
+    with closing(Store(path, [notes])) as store:
+        assert store.quarantined is None
+        assert store.rows("SELECT text FROM notes") == rows
+
+
+def test_a_database_that_lost_its_end_is_set_aside(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with closing(Store(path, [notes])) as store, store.writing() as db:
+        db.table("notes").insert_all({"text": "long " * 200} for _ in range(100))
+    with path.open("rb+") as file:
+        file.truncate(8192)
+    with closing(Store(path, [notes])) as store:
+        assert store.quarantined is not None
+        assert store.rows("SELECT text FROM notes") == []
