@@ -82,8 +82,8 @@ def _code(error: sqlite3.Error) -> int:
 
 
 MAX_CHECKED_BYTES = 16 * 2**20
-"""Up to this size a file is checked whenever it is opened; beyond it, only after damage. The check
-reads the whole file: 0.2 s of CPU for each 100 MB."""
+"""Up to this size a file is checked whenever it is opened; beyond it, only if
+something looks wrong. The check reads the whole file: 0.2 s of CPU for each 100 MB."""
 
 MIN_DATABASE_BYTES = 512
 """Anything shorter is not a database, although SQLite would accept it as an empty one."""
@@ -107,10 +107,10 @@ def require_usable(path: Path, known: int) -> None:
         damage_mark(path).unlink(missing_ok=True)
         return
     try:
-        _require_header(path)
+        lacks_pages = _lacks_pages(path)
         with closing(_read_only(path)) as connection:
             _require_known(connection, path, known)
-            _require_sound(connection, path)
+            _require_sound(connection, path, always=lacks_pages)
     except sqlite3.DatabaseError as error:
         if means_damage(error):
             raise DamagedError from error
@@ -169,12 +169,18 @@ def _require_link_target(path: Path) -> None:
         )
 
 
-def _require_header(path: Path) -> None:
-    """Raise unless the file has a database header; its log is not read.
+def _lacks_pages(path: Path) -> bool:
+    """Whether the file is shorter than its header says; its log is not read.
+
+    A checkpoint, running or interrupted, writes the first page first: until it is done, the log has
+    the pages that the file lacks.
 
     SQLite has to read it: if other code opened and closed the file, POSIX would drop every lock of
     this process on it, and another process would fold the log into the file and delete it under
     the connections that are open here.
+
+    Raises:
+        DamagedError, sqlite3.DatabaseError: the file has no header of a database.
     """
     if path.stat().st_size < MIN_DATABASE_BYTES:
         raise DamagedError
@@ -182,10 +188,10 @@ def _require_header(path: Path) -> None:
         try:
             connection.execute("PRAGMA schema_version")
         except sqlite3.DatabaseError as error:
-            # A checkpoint, running or interrupted, writes the first page first: until it is done,
-            # the file is shorter than its header says, and the log has the rest.
             if _code(error) != sqlite3.SQLITE_CORRUPT:
                 raise
+            return True
+    return False
 
 
 def _unreadable(path: Path, code: int | None) -> StoreError:
@@ -208,11 +214,11 @@ def _require_known(connection: sqlite3.Connection, path: Path, known: int) -> No
         )
 
 
-def _require_sound(connection: sqlite3.Connection, path: Path) -> None:
+def _require_sound(connection: sqlite3.Connection, path: Path, *, always: bool) -> None:
     mark = damage_mark(path)
     if mark.exists() and mark.read_text():
         raise DamagedError
-    if path.stat().st_size > MAX_CHECKED_BYTES and not mark.exists():
+    if path.stat().st_size > MAX_CHECKED_BYTES and not (always or mark.exists()):
         return
     if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
         raise DamagedError

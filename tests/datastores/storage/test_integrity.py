@@ -8,8 +8,10 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from sqlite_utils import Database
 
+from datastores.storage import integrity
 from datastores.storage.sqlite import Store
 
 WRITER = """
@@ -67,3 +69,21 @@ def test_a_database_that_lost_its_end_is_set_aside(tmp_path: Path) -> None:
     with closing(Store(path, [notes])) as store:
         assert store.quarantined is not None
         assert store.rows("SELECT text FROM notes") == []
+
+
+def test_a_log_without_the_missing_pages_hides_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integrity, "MAX_CHECKED_BYTES", 1)
+    path = tmp_path / "a.db"
+    with closing(Store(path, [notes])) as store, store.writing() as db:
+        db.table("notes").insert_all({"text": "long " * 200} for _ in range(100))
+    with closing(Store(path, [notes])) as store:
+        with store.writing() as db:
+            db.table("notes").insert({"text": "one more"})
+        log = Path(f"{path}-wal").read_bytes()
+    with path.open("rb+") as file:
+        file.truncate(16_384)
+    Path(f"{path}-wal").write_bytes(log)
+    with closing(Store(path, [notes])) as store:
+        assert store.quarantined is not None
