@@ -55,7 +55,8 @@ BLOCK = 256
 
 @dataclass(slots=True)
 class KnnRow(RalmRow):
-    """One method with one k and one set of drafters."""
+    """One method with one k and one set of drafters; every answer has a scheduler of its own, as in
+    the app."""
 
     neighbours: int = 0
 
@@ -127,6 +128,7 @@ def read_states(engine: Engine, texts: Path, size: int, *, approximate: bool) ->
 def answer(row: KnnRow, states: FlatKeys, question: str, tokens: int) -> RalmAnswer:
     """Answer `question` in `tokens` tokens."""
     engine, statistics = row.engine, RalmStatistics()
+    row.scheduler = row.method.scheduler()
     prompt = engine.render([Message("user", question)])
     draw, temperature = make_sampler(engine.defaults.sampling), engine.defaults.sampling.temperature
     stop = StopCriteria(NO_END, tokens)
@@ -143,14 +145,14 @@ def answer(row: KnnRow, states: FlatKeys, question: str, tokens: int) -> RalmAns
 def _steps(
     row: KnnRow, states: FlatKeys, request: RalmRequest, statistics: RalmStatistics
 ) -> Generator[Step]:
-    engine, method = row.engine, row.method
+    engine, speculates = row.engine, row.method.speculates
     interpolation = Interpolation(neighbours=row.neighbours)
-    target = InterpolatedTarget(engine.target, states, interpolation, keeps=method.speculates)
+    target = InterpolatedTarget(engine.target, states, interpolation, keeps=speculates)
     writer = StrideWriter(target, engine.drafters, engine.budget, request, across=True)
-    if not method.speculates:
+    if not speculates:
         return write_sequentially(writer, target, statistics)
     return SpeculativeKnn(
-        writer, target, states, interpolation, request, method.scheduler(), statistics
+        writer, target, states, interpolation, request, row.scheduler, statistics
     ).write()
 
 

@@ -1,10 +1,11 @@
 """`specchat bench ralm`: RaLMSeq against RaLMSpec with every subset of P, S and A, paired.
 
 Every method answers every question, one right after the other in rotating order, from an empty KV
-cache, with the end token suppressed. Speed-ups are ratios to RaLMSeq without drafts: of wall time,
-and of CPU time, which other programs on the machine do not change but which counts a hidden search
-in full. The ratio r of searching to writing is what the corpus and the model make it, and the bound
-beside a result is what r and the stride allow (`engines.ralm.stride_rates.speedup_bound`).
+cache, with the end token suppressed; a run begins with a fresh stride scheduler. Speed-ups are
+ratios to RaLMSeq without drafts: of wall time, and of CPU time, which other programs on the machine
+do not change but which counts a hidden search in full. The ratio r of searching to writing is what
+the corpus and the model make it, and the bound beside a result is what r and the stride allow
+(`engines.ralm.stride_rates.speedup_bound`).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class RalmRow:
     """One method with one set of drafters, and its answers by run and question.
 
     Attributes:
-        scheduler: of all answers, as in a session: what one tells of times, the next begins with.
+        scheduler: of a run, as of a session: what one answer tells of times, the next begins with.
     """
 
     method: RalmMethod
@@ -58,7 +59,9 @@ class RalmRow:
     runs: list[list[RalmAnswer]] = field(default_factory=list)
     scheduler: StrideScheduler = field(init=False)
 
-    def __post_init__(self) -> None:
+    def begin_run(self) -> None:
+        """Begin another run: nothing is known from those before."""
+        self.runs.append([])
         self.scheduler = self.method.scheduler()
 
     def answers(self) -> list[RalmAnswer]:
@@ -82,7 +85,7 @@ def run(
     done = 0
     for number in range(runs):
         for row in rows:
-            row.runs.append([])
+            row.begin_run()
         for index, question in enumerate(questions):
             turn = (index + number) % len(rows)
             for row in (*rows[turn:], *rows[:turn]):

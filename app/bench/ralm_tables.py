@@ -53,7 +53,7 @@ class RalmMethod:
         return f"{name} s={self.stride}" if self.stride not in (0, PAPER_STRIDE) else name
 
     def scheduler(self) -> StrideScheduler:
-        """A fresh scheduler for one answer."""
+        """One that knows nothing yet."""
         if self.stride:
             return FixedStride(self.stride)
         return OptimalStride(

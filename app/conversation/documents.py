@@ -1,12 +1,13 @@
 """Answering from imported texts: the passages that go before a question, and in which form.
 
-One retrieval for each question. Owns how many passages fit and how they are marked as material for
-the model. Refuses to know how passages are ranked and stored (`app.indexing.passage_index`) and how
-they are cited (`citations.py`).
+Owns how many passages fit, how they are marked as material for the model, and what earlier answers
+taught of retrieving while one is written. Refuses to know how passages are ranked and stored
+(`app.indexing.passage_index`) and how they are cited (`citations.py`).
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import cache, partial
@@ -46,9 +47,6 @@ MAX_STRIDE = 4
 class Documents:
     """The person's imported texts, open for retrieval.
 
-    Attributes:
-        strides: how many to write ahead in iterative retrieval, as answers have taught so far.
-
     Methods raise StoreError if a store cannot be read.
     """
 
@@ -67,7 +65,9 @@ class Documents:
         """
         self.locations = locations
         self.embedding = embedding
-        self.strides = OptimalStride(asynchronous=True, max_stride=MAX_STRIDE)
+        self._stride_schedulers = defaultdict[tuple[type[KnowledgeBase], str], OptimalStride](
+            partial(OptimalStride, asynchronous=True, max_stride=MAX_STRIDE)
+        )
         self._library = library
         self._passages = passages
         self._words: WordIndex | None = None
@@ -125,6 +125,16 @@ class Documents:
         if not source:
             return TextKnowledgeBase(self._words)
         return TextKnowledgeBase(self._words.within(texts))
+
+    def stride_scheduler(self, base: KnowledgeBase, source: str = "") -> OptimalStride:
+        """How far to write ahead in iterative retrieval, as earlier answers from such a base have
+        taught: another one is searched in another time.
+
+        Args:
+            base: from `knowledge_base`.
+            source: as there.
+        """
+        return self._stride_schedulers[type(base), source]
 
     def _dense(self, texts: frozenset[bytes] | None = None) -> DenseRetriever | None:
         return self.embedding.retriever(texts) if self.embedding is not None else None

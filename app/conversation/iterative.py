@@ -111,8 +111,9 @@ class IterativeAnswer:
         writer = StrideWriter(
             engine.target, engine.drafters, engine.budget, request, across=bool(engine.drafters)
         )
-        base, strides = self._documents.knowledge_base(self._source), self._documents.strides
-        return SpeculativeRalm(writer, base, request, strides, self._figures).write()
+        base = self._documents.knowledge_base(self._source)
+        scheduler = self._documents.stride_scheduler(base, self._source)
+        return SpeculativeRalm(writer, base, request, scheduler, self._figures).write()
 
     def events(self, stride: ConfirmedStride, prompt: MakePrompt) -> Generator[Event]:
         """What a confirmed stride adds; a document that does not fit the prompt is not cited."""

@@ -151,13 +151,13 @@ def find(
             not fit it in other words; nothing if that is all of them.
         dense: ranks by meaning; both rankings count alike then.
         model: orders the best passages and items; None for their words alone.
-        items: of all list items in the passages keep the best so many, and no
-            passage of which none is kept; one without a list is one item. Where meaning ranks, too,
-            they are sought in the first so many passages; else, if `relevant_only`, they have to
-            fit. 0: keep everything.
+        items: of all list items in the passages keep the best so many, and no passage of which none
+            is kept; one without a list is one item. Where meaning ranks, too, they are sought in
+            the first so many passages; else, if `relevant_only`, they have to fit. 0: keep
+            everything.
 
     Raises:
-        ModelError: `model` cannot be run.
+        ModelError: `model` cannot evaluate them.
         StoreError: a store cannot be read.
     """
     retriever = Bm25Retriever(passages)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engines.ralm.stride_rates import MAX_STRIDE, Rates
+from engines.ralm.stride_rates import MAX_STRIDE, Floats
 
 MEMORY = 0.9
 """Weight of a guess, where the next one has 1."""
@@ -18,9 +18,9 @@ PRIOR_ACCURACY, PRIOR_WEIGHT = 0.8, 2.0
 RUN_WEIGHT = 16.0
 """As `PRIOR_WEIGHT`, for the guesses after runs of about one length."""
 LATE_WEIGHT = 4.0
-"""Wrong guesses that the last ones of an answer are compared with."""
+"""Wrong guesses, as many as expected, that an answer is taken to have had before its first."""
 MIN_CHANCE = 0.05
-"""That a guess is right."""
+"""The least probability that a guess is right."""
 
 
 class Share:
@@ -60,7 +60,8 @@ class Runs:
 
     Before anything was seen, as if guesses had one probability that each run tells more of: after k
     right ones, as many of `PRIOR_WEIGHT` + k are wrong as the prior has of `PRIOR_WEIGHT`. Some
-    answers have more wrong ones than others: as many times more as their last guesses.
+    answers have more wrong ones than others: the share is scaled by how many of the answer's last
+    guesses were wrong, relative to how many were expected.
     """
 
     def __init__(self, prior_accuracy: float) -> None:
@@ -86,7 +87,7 @@ class Runs:
             self._wrong[about] += not right
             self._run = self._run + 1 if right else 0
 
-    def chances(self, longest: int) -> Rates:
+    def chances(self, longest: int) -> Floats:
         """The probability that at least so many more are right in a row, for 0 to `longest`."""
         lately = (self._lately_wrong + LATE_WEIGHT) / (self._expected + LATE_WEIGHT)
         runs = range(self._run, self._run + longest)

@@ -27,7 +27,7 @@ verifications. What differs from the paper:
   guesses could promise it, nothing is guessed at all.
 - A hidden search begins before the last stride of its batch is written, and strides are written
   until it ends, not one. So a right guess costs the longer of writing and searching. What it really
-  costs, since both share cores and memory, is measured; `PRIOR_OVERLAP` is known before.
+  costs, since both share cores and memory, is measured; before, `PRIOR_OVERLAP` is assumed.
 - What one answer tells of times and runs, the next one begins with. The very first stride, prompt
   included, tells b and c before anything was guessed: so the first batch is as large as pays, and
   none where searching is cheap.
@@ -64,8 +64,8 @@ PRIOR_NEW = 0.2
 PRIOR_NEW_END = 0.5
 """Share of those among the guesses that are not both right and read."""
 READING_WEIGHT = 8.0
-"""As `PRIOR_WEIGHT`, for guesses that have to be read: few answers have more, and to trust them too
-soon costs c, to trust them too late b."""
+"""As `guess_accuracy.PRIOR_WEIGHT`, for guesses that have to be read: few answers have more, and to
+trust them too soon costs c, to trust them too late b."""
 RISK = 2.0
 """Times the expected loss that a search has to take before such a passage is read ahead: a guess
 deep in a batch is wrong more often, and so is all behind it."""

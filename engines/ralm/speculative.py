@@ -142,7 +142,7 @@ class SpeculativeRalm:
             if not batch[-1].goes_on or (full and self._hides):
                 return
             batch[-1] = self._write_guess(batch[-1])
-            self._scheduler.wrote(batch[-1].seconds, new=batch[-1].new)
+            self._time(batch[-1].seconds, new=batch[-1].new)
             if full:
                 return
 
@@ -251,8 +251,13 @@ class SpeculativeRalm:
         self._next = guess.start + self._request.stride
         self._writer.write(document, guess.start, self._next)
         record_writing(self._writer, self._statistics)
-        self._scheduler.wrote(reading_s + perf_counter() - started, new=new)
+        self._time(reading_s + perf_counter() - started, new=new)
         return self._confirmed(guess.start, document)
+
+    def _time(self, seconds: float, *, new: bool) -> None:
+        """Tell the scheduler what a stride takes, unless the answer ended within it."""
+        if len(self._writer.tokens) >= self._next:
+            self._scheduler.wrote(seconds, new=new)
 
     def _confirmed(self, start: int, document: Passage | None) -> ConfirmedStride:
         """The stride that begins at `start`, whose passage is right."""

@@ -18,7 +18,7 @@ MAX_AHEAD = 3
 PRIOR_OVERLAP = 0.5
 """Share of the shorter of writing and searching that is not hidden, before that was measured."""
 
-Rates = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 
 def best_stride(
@@ -36,7 +36,7 @@ def best_stride(
 def rate(
     stride: int, accuracy: float, stride_s: float, verify_s: float, *, asynchronous: bool
 ) -> float:
-    """Expected strides verified per second: the paper's objectives (see above)."""
+    """Expected strides verified per second: the paper's objectives (see `scheduler`)."""
     verified = sum(accuracy**power for power in range(stride))
     synchronous_s = stride * stride_s + verify_s
     if not asynchronous:
@@ -52,13 +52,13 @@ class Chances:
 
     Attributes:
         all_right: for 0 to the most strides, the probability that so many guesses are gone on with,
-            and right (γ, γ², ...).
+            and right (1, γ, γ², ...).
         new: one is gone on with after its passage was read.
         first: a run that ends does so at one that is searched for first, because its passage would
             have to be read.
     """
 
-    all_right: Rates
+    all_right: Floats
     new: float
     first: float
 
@@ -70,7 +70,8 @@ class StrideCosts:
     Attributes:
         stride_s: seconds to write a stride (a).
         base_s, query_s: to verify any batch, and each of its queries (b).
-        reading_s: to write a stride under a passage that has to be read (c).
+        reading_s: to write a stride under a passage that has to be read (c). Below `stride_s` where
+            what is right is known without writing it: that is all a wrong guess costs then.
     """
 
     stride_s: float
@@ -88,7 +89,7 @@ def sequential_rate(costs: StrideCosts) -> float:
     return 1 / max(costs.stride_s + costs.verification_s(1), 1e-9)
 
 
-def batch_rates(chances: Chances, costs: StrideCosts) -> Rates:
+def batch_rates(chances: Chances, costs: StrideCosts) -> Floats:
     """Expected strides confirmed per second, what a wrong guess costs included, for the strides
     from 1 to the most.
 
@@ -101,16 +102,19 @@ def batch_rates(chances: Chances, costs: StrideCosts) -> Rates:
     wrong = 1 - all_right[1:]
     wasted = np.maximum(written - np.cumsum(all_right[1:]), 0.0)
     searching_s = costs.base_s + costs.query_s * (written + 1 - whole)
-    writing_s = (written + wrong) * costs.stride_s
-    wasted_s = wasted * chances.new * (costs.reading_s - costs.stride_s)
-    rates: Rates = confirmed / np.maximum(writing_s + wasted_s + searching_s, 1e-9)
+    writing_s = written * costs.stride_s + wrong * min(costs.stride_s, costs.reading_s)
+    wasted_s = wasted * chances.new * max(costs.reading_s - costs.stride_s, 0.0)
+    rates: Floats = confirmed / np.maximum(writing_s + wasted_s + searching_s, 1e-9)
     return rates
 
 
 def hidden_rate(chances: Chances, costs: StrideCosts, hidden_s: float) -> float:
     """Strides confirmed per second where searches are hidden; `hidden_s` is what a stride takes
-    whose guess is right and whose passage need not be read."""
-    wrong_s = costs.verification_s(1) + costs.stride_s
+    whose guess is right and whose passage need not be read. What is read for a wrong guess goes on
+    when the search is done."""
+    search_s = costs.verification_s(1)
+    in_vain_s = max(costs.reading_s - search_s, 0.0)
+    wrong_s = search_s + costs.stride_s + chances.new * in_vain_s
     right = float(chances.all_right[1])
     return 1 / max(right * hidden_s + (1 - right) * wrong_s, 1e-9)
 

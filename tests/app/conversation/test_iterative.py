@@ -148,6 +148,19 @@ def test_only_the_chosen_import_is_searched(
     assert found == {"seal.md"}
 
 
+def test_answers_from_the_same_passages_share_what_they_learn_of_strides(
+    tmp_path: Path, documents: Documents
+) -> None:
+    def learned(source: str) -> float:
+        base = documents.knowledge_base(source)
+        return documents.stride_scheduler(base, source).accuracy
+
+    before = learned("")
+    list(generate(scripted_engine(tmp_path), documents, Sampling(0.0)))
+    assert learned("") != before
+    assert learned("/notes") == before, "another base is searched in another time"
+
+
 def test_stopping_keeps_what_was_confirmed(tmp_path: Path, documents: Documents) -> None:
     stop = Flag()
     events: list[Event] = []

@@ -96,7 +96,10 @@ class Wavering(FixedStride):
 
     def __init__(self) -> None:
         super().__init__(4)
-        self.searches = 0
+        self.searches = self.begun = 0
+
+    def begin(self) -> None:
+        self.begun += 1
 
     def verified(self, verification: Verification) -> None:
         assert bool(verification.new) == self.guesses
@@ -240,3 +243,10 @@ def test_no_state_at_all_is_the_model_alone() -> None:
 
 def test_repeated_vocabulary_is_covered() -> None:
     assert max(TEXT) < VOCABULARY
+
+
+def test_the_scheduler_is_told_that_an_answer_begins() -> None:
+    scheduler = Wavering()
+    for answers in (1, 2):
+        write(asked(0.0, StopCriteria(NEVER, 20)), [], scheduler)
+        assert scheduler.begun == answers

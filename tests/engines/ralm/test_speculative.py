@@ -305,6 +305,32 @@ def test_a_base_that_fails_ends_the_answer_with_its_error(asynchronous: bool) ->
         )
 
 
+class Recording(FixedStride):
+    """Counts what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(3)
+        self.begun = self.timed = 0
+
+    def begin(self) -> None:
+        self.begun += 1
+
+    def wrote(self, seconds: float, *, new: bool) -> None:
+        self.timed += 1
+
+
+def test_the_scheduler_is_told_of_answers_and_of_whole_strides() -> None:
+    scheduler = Recording()
+    for number in (1, 2):
+        asked = request(0.0, StopCriteria(frozenset({-1}), 10))
+        strides, statistics = speculative(
+            asked, ScriptedBase(1), [], scheduler, prefetch=1, asynchronous=False
+        )
+        assert len(text(strides)) == 10
+        assert not statistics.rollbacks
+        assert (scheduler.begun, scheduler.timed) == (number, 2 * number)
+
+
 def test_closing_it_halfway_leaves_no_thread_and_no_parked_text() -> None:
     asked = request(0.0, StopCriteria(NEVER, ANSWER))
     target = DocumentTarget()
