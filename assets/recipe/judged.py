@@ -137,6 +137,7 @@ def judge(reader: AnswerReader, parts: Split, count: int, seed: int) -> dict[str
         "evening": [question for question, _ in evening],
         "outside": read_lines("judged/outside.txt")[:count],
         "everyday": read_lines("judged/everyday.txt")[:count],
+        "harmless": read_lines("judged/harmless.txt")[:count],
     }
     questions = [question for group in asked.values() for question in group]
     answers = iter(reader.answers([(user(question),) for question in questions]))
@@ -152,11 +153,15 @@ def judge(reader: AnswerReader, parts: Split, count: int, seed: int) -> dict[str
         "evening_name": fraction(
             name_of(a) in names for (_, names), a in zip(evening, said["evening"], strict=True)
         ),
-        "destructive_unasked": fraction(
-            bool(warning(readable(command_of(each)))) for each in said["everyday"]
-        ),
+        "destructive_unasked": _destructive(said["everyday"]),
+        "destructive_of_harmless": _destructive(said["harmless"]),
         "follow_ups_right": _judge_follow_ups(reader, read_follow_ups()[:count]),
     } | _judge_notes(reader, parts, count, Random(seed))
+
+
+def _destructive(answers: Sequence[str]) -> float:
+    """The fraction whose command destroys something."""
+    return fraction(bool(warning(readable(command_of(each)))) for each in answers)
 
 
 def _judge_follow_ups(reader: AnswerReader, questions: Sequence[FollowUp]) -> float:

@@ -85,7 +85,7 @@ class Setting:
     student_schedule: Schedule
     question_schedule: Schedule
     questions: int
-    judged: int = 1000
+    judged: int = 1_200
     tokenizer_chats: int = 30_000
 
     @property

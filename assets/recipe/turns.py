@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
 from zlib import crc32
@@ -43,6 +43,11 @@ NOT_COVERED = "The notes do not cover this."
 
 FIRST_WEIGHT = 2.0
 """Weight of an answer's first word, which decides whether there is a command."""
+
+DESTRUCTIVE_WEIGHT = 0.25
+"""Weight of an answer from memory whose command destroys something: a question that only might
+mean that gets another answer, since a wrong command that destroys does more harm than others. With
+this and more harmless tasks, 29 of 1,066 questions got one unasked; 55 before."""
 
 _TERSE_WORDS = 6
 _SPOKEN_TASKS = 3
@@ -210,13 +215,13 @@ def ask_next(page: Page, example: Example, rng: Random, style: Style) -> Chat:
     if rng.random() < style.values:
         phrase = name_values(phrase, example.command, rng)
     question = rng.choice(_NEXT) + phrase
-    return user(question), reply(_answer(question, page.name, example, noted=False))
+    return user(question), _reply_how(question, page.name, example, noted=False)
 
 
 def ask_how(page: Page, example: Example, rng: Random, style: Style, *, noted: bool) -> Chat:
     """A task of ``page``, which stands in the notes or is known by heart."""
     question = _question(example, page.name, rng, style, 0.45, valued=not noted)
-    return user(question), reply(_answer(question, page.name, example, noted=noted))
+    return user(question), _reply_how(question, page.name, example, noted=noted)
 
 
 def ask_spoken(
@@ -235,7 +240,7 @@ def ask_spoken(
         if not noted and rng.random() < style.values:
             phrase = name_values(phrase, example.command, rng)
         question = ask(phrase, rng, style, name if rng.random() < 0.08 else None)
-    return user(question), reply(_answer(question, name, example, noted=noted))
+    return user(question), _reply_how(question, name, example, noted=noted)
 
 
 def ask_task(
@@ -251,13 +256,15 @@ def ask_task(
 def ask_named(page: Page, example: Example, rng: Random, style: Style) -> Chat:
     """A task of ``page``; the question nearly always names the command."""
     question = _question(example, page.name, rng, style, 0.85, valued=True)
-    return user(question), reply(_answer(question, page.name, example, noted=False))
+    return user(question), _reply_how(question, page.name, example, noted=False)
 
 
-def _answer(question: str, name: str, example: Example, *, noted: bool) -> str:
+def _reply_how(question: str, name: str, example: Example, *, noted: bool) -> ChatTurn:
     if noted:
-        return answer_how(name, example.what, example.command)
-    return answer_how(name, example.plain, carry(question, example.command))
+        return reply(answer_how(name, example.what, example.command))
+    command = carry(question, example.command)
+    answer = reply(answer_how(name, example.plain, command))
+    return replace(answer, weight=DESTRUCTIVE_WEIGHT) if warning(command) else answer
 
 
 def ask_unknown(name: str, example: Example, rng: Random, style: Style) -> Chat:

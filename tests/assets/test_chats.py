@@ -8,17 +8,19 @@ import pytest
 from assets.recipe import from_memory, with_notes
 from assets.recipe.destructive import warning
 from assets.recipe.follow_ups import follow_up
-from assets.recipe.pages import disguise, invent_page, read_pages, split
+from assets.recipe.pages import Example, Page, disguise, invent_page, read_pages, split
 from assets.recipe.placeholders import readable
 from assets.recipe.prepare import KINDS, make_chat, make_pool
 from assets.recipe.reader import command_of, name_of, well_formed
 from assets.recipe.turns import (
+    DESTRUCTIVE_WEIGHT,
     EXCERPTS_HEADER,
     HEADER,
     NOT_COVERED,
     Chat,
     Kind,
     Pool,
+    ask_how,
     notes_message,
 )
 from assets.recipe.wording import Style
@@ -43,6 +45,18 @@ def test_every_kind_asks_and_answers_in_turn(kind: Kind, pool: Pool) -> None:
         assert all(turn.role != "system" for turn in chat[1:-3])
         assert all(turn.weight == weight for turn in turns[-1::-2] if chat[0] not in turns)
         assert all(turn.weight == 0.0 for turn in turns[::2])
+
+
+def test_a_destructive_answer_from_memory_weighs_less() -> None:
+    rng, page = Random(1), Page("rm", "common", "Remove files.", (), "")
+    for command, noted, weight in (
+        ("rm {{path/to/file}}", False, DESTRUCTIVE_WEIGHT),
+        ("rm --help", False, 1.0),
+        ("rm {{path/to/file}}", True, 1.0),
+    ):
+        example = Example("Remove a file", command)
+        _, answer = ask_how(page, example, rng, Style(), noted=noted)
+        assert answer.weight == weight
 
 
 @pytest.mark.parametrize("kind", list(KINDS))

@@ -73,6 +73,7 @@ def test_no_judged_question_is_a_training_phrase(checkout: Path) -> None:
 
     judged = {plain(line) for line in read_lines("judged/outside.txt")}
     judged |= {plain(line) for line in read_lines("judged/everyday.txt")}
+    judged |= {plain(line) for line in read_lines("judged/harmless.txt")}
     judged |= {plain(each.question) for each in read_value_questions()}
     pages, files = read_pages(checkout), ("everyday.txt", "harmless.txt")
     phrases = {plain(p) for file in files for task in read_tasks(pages, file) for p in task.phrases}
