@@ -21,6 +21,8 @@ verifications. What differs from the paper:
   the true passage is another, and once more if the guessed one was. `reads_ahead` tells whether
   that is risked: if a guess is wrong with probability 1 − p, only while 2·(1 − p)·c < b. Else the
   search comes first for such a guess, and γ is the probability that one is gone on with and right.
+- To guess takes time itself: a lookup, and twenty passages into the cache, as long as a search of
+  few passages. Where nothing is guessed, that is saved.
 - A stride of 0 has a rate, too: search first, as RaLMSeq does, in a + b. (A true passage that has
   to be read costs both the same, so it is left out.) Where searching is cheap or guesses are wrong,
   that is the best there is, and it is kept unless a guess promises `MIN_GAIN`; where not even right
@@ -30,16 +32,19 @@ verifications. What differs from the paper:
   costs, since both share cores and memory, is measured; before, `PRIOR_OVERLAP` is assumed.
 - What one answer tells of times and runs, the next one begins with. The very first stride, prompt
   included, tells b and c before anything was guessed: so the first batch is as large as pays, and
-  none where searching is cheap.
+  none where searching is cheap. Later answers begin with a search too, but after a prompt was read,
+  when it takes up to three times as long as between strides: that is left out.
+- One stride of each answer is written with no search beside it. Else a would be known from wrong
+  guesses alone while searches are hidden, and what hiding costs would be compared with too much.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -69,12 +74,12 @@ trust them too soon costs c, to trust them too late b."""
 RISK = 2.0
 """Times the expected loss that a search has to take before such a passage is read ahead: a guess
 deep in a batch is wrong more often, and so is all behind it."""
-HIDDEN_WINDOW = 3 * WINDOW
-"""Hidden strides that are looked at: single searches differ much, and most batches are of one."""
+STRIDE_WINDOW = 3 * WINDOW
+"""Strides whose times are looked at, alone or beside a search: single ones differ much."""
 PRIOR_BATCH, PRIOR_QUERY = 4, 0.2
 """What is known of batches before one was searched for, as if it were one of that size: the share
 of a single search that each further query takes."""
-MIN_GAIN = 1.03
+MIN_GAIN = 1.05
 """Times the rate of searching first that a guess has to promise: the estimates are not better."""
 
 
@@ -89,6 +94,8 @@ class Verification:
         new: for each guess, whether its passage had to be read; empty where none was made.
         hidden: whether strides were written meanwhile.
         stride_s: seconds for each of those, if all guesses were right and no passage was read.
+        guessing_s: seconds for each guess beside writing: to look it up, and to put what was found
+            into the cache.
     """
 
     queries: int
@@ -97,6 +104,7 @@ class Verification:
     new: Sequence[bool] = ()
     hidden: bool = False
     stride_s: float | None = None
+    guessing_s: float = 0.0
 
 
 class StrideScheduler(Protocol):
@@ -157,6 +165,15 @@ class FixedStride:
         """Nothing to learn."""
 
 
+class Choice(NamedTuple):
+    """What a scheduler has chosen; see `StrideScheduler`."""
+
+    stride: int
+    hides: bool
+    guesses: bool
+    reads_ahead: bool
+
+
 class OptimalStride:
     """OS3, beginning with a stride of 1.
 
@@ -175,15 +192,16 @@ class OptimalStride:
         max_stride: int = MAX_STRIDE,
         prior_accuracy: float = PRIOR_ACCURACY,
     ) -> None:
-        self.stride = 1
-        self.hides = False
-        self.guesses = self.reads_ahead = True
+        self._choice = Choice(stride=1, hides=False, guesses=True, reads_ahead=True)
+        self._stale = self._timed = False
+        self._begins = True
         self._max_stride = max_stride
         self._asynchronous = asynchronous
         self._max_accuracy = max_accuracy
-        self._strides: deque[float] = deque(maxlen=WINDOW)
+        self._strides: deque[float] = deque(maxlen=STRIDE_WINDOW)
         self._readings: deque[float] = deque(maxlen=WINDOW)
-        self._hidden: deque[float] = deque(maxlen=HIDDEN_WINDOW)  # seconds beside a search
+        self._hidden: deque[float] = deque(maxlen=STRIDE_WINDOW)  # seconds beside a search
+        self._guessing: deque[float] = deque(maxlen=WINDOW)
         self._single: deque[float] = deque(maxlen=WINDOW)  # seconds of a query searched for alone
         self._batches: deque[tuple[int, float]] = deque(maxlen=WINDOW)  # (queries, seconds)
         self._right = Share(prior_accuracy)
@@ -198,32 +216,65 @@ class OptimalStride:
         """γ, at most γ_max."""
         return min(self._right.estimate, self._max_accuracy or 1.0)
 
+    @property
+    def stride(self) -> int:
+        """See `StrideScheduler.stride`."""
+        return self._chosen.stride
+
+    @property
+    def hides(self) -> bool:
+        """See `StrideScheduler.hides`; not before a stride of this answer was written with no
+        search beside it."""
+        return self._chosen.hides and self._timed
+
+    @property
+    def guesses(self) -> bool:
+        """See `StrideScheduler.guesses`."""
+        return self._chosen.guesses
+
+    @property
+    def reads_ahead(self) -> bool:
+        """See `StrideScheduler.reads_ahead`."""
+        return self._chosen.reads_ahead
+
+    @property
+    def _chosen(self) -> Choice:
+        """By the latest estimates; made when asked for, as that takes a tenth of a millisecond."""
+        if self._stale:
+            self._choice, self._stale = self._choose(), False
+        return self._choice
+
     def begin(self) -> None:
         """Keep what is known of times and runs, and begin a run."""
+        self._begins, self._timed = True, False
         self._runs.begin()
         self._runs_read.begin()
         if self._single and (self._strides or self._readings):
-            self._choose()
+            self._stale = True
 
     def wrote(self, seconds: float, *, new: bool) -> None:
         """Estimate a or c from `seconds` and those before; choose anew where nothing is pending."""
         (self._readings if new else self._strides).append(seconds)
-        waits = not self.stride or not self._right.added
+        self._timed = self._timed or not new
+        waits = not self._choice.stride or not self._right.added
         if self._single and waits and self._max_accuracy is None:
-            self._choose()
+            self._stale = True
 
     def verified(self, verification: Verification) -> None:
         """Estimate b, what is hidden, and how often guesses are right; choose the stride anew."""
         self._compare(verification)
+        if verification.new:
+            self._guessing.append(verification.guessing_s)
         if verification.stride_s is not None:
             self._hidden.append(verification.stride_s)
         if not verification.hidden:
-            if verification.queries == 1:
-                self._single.append(verification.seconds)
-            else:
+            if verification.queries > 1:
                 self._batches.append((verification.queries, verification.seconds))
+            elif not (self._begins and self._single):
+                self._single.append(verification.seconds)
+        self._begins = False
         if self._strides or self._readings:
-            self._choose()
+            self._stale = True
 
     def _compare(self, verification: Verification) -> None:
         """Count the guesses up to the first wrong one."""
@@ -237,43 +288,43 @@ class OptimalStride:
         self._new.add(compared)
         self._new_of_ends.add([new for one, new in pairs if new or not one])
 
-    def _choose(self) -> None:
+    def _choose(self) -> Choice:
         """The best stride by the present estimates."""
         base_s, query_s = self._verification_line()
-        stride_s = _mean(self._strides or self._readings)
+        stride_s = median(self._strides or self._readings)
         if self._max_accuracy is not None:
-            self.stride = best_stride(
+            stride = best_stride(
                 self.accuracy, stride_s, base_s, query_s, asynchronous=self._asynchronous
             )
-            self.hides = self._asynchronous
-            return
-        costs = StrideCosts(stride_s, base_s, query_s, _mean(self._readings or [stride_s]))
+            return Choice(stride, self._asynchronous, guesses=True, reads_ahead=True)
+        costs = StrideCosts(stride_s, base_s, query_s, median(self._readings or [stride_s]))
         unsure = 1 - self._right_of_new.estimate
-        self.reads_ahead = unsure * costs.reading_s * RISK < costs.verification_s(1)
+        reads_ahead = unsure * costs.reading_s * RISK < costs.verification_s(1)
         longest = self._max_stride
-        if self.reads_ahead:
+        if self._best(Chances(np.ones(longest + 1), 0.0, 0.0), costs)[0] < MIN_GAIN:
+            return Choice(0, hides=False, guesses=False, reads_ahead=reads_ahead)
+        if reads_ahead:
             chances = Chances(self._runs.chances(longest), self._new.estimate, 0.0)
         else:
             chances = Chances(self._runs_read.chances(longest), 0.0, self._new_of_ends.estimate)
-        gain, self.stride, self.hides = self._best(chances, costs)
+        gain, stride, hides = self._best(chances, costs)
         if gain < MIN_GAIN:
-            self.stride, self.hides = 0, False
-        self.guesses = (
-            gain >= MIN_GAIN
-            or self._best(Chances(np.ones(longest + 1), 0.0, 0.0), costs)[0] >= MIN_GAIN
-        )
+            return Choice(0, hides=False, guesses=True, reads_ahead=reads_ahead)
+        return Choice(stride, hides, guesses=True, reads_ahead=reads_ahead)
 
     def _best(self, chances: Chances, costs: StrideCosts) -> tuple[float, int, bool]:
         """The most times that a stride has the rate of searching first, that stride, and whether
         to write during its search; the shortest of equals."""
         least = 1 / sequential_rate(costs)
-        rates = batch_rates(chances, costs)
+        guessing_s = median(self._guessing or [0.0])
+        rates = batch_rates(chances, costs.with_guessing(guessing_s))
         at = int(rates.argmax())
         found = (float(rates[at]) * least, at + 1, False)
         # Before one stride was written alone, nothing tells what can be hidden.
         if self._asynchronous and self._strides:
             hidden_s = median(self._hidden) if self._hidden else hidden_stride_s(costs)
-            found = max(found, (hidden_rate(chances, costs, hidden_s) * least, 1, True))
+            rate = hidden_rate(chances, costs, hidden_s + guessing_s)
+            found = max(found, (rate * least, 1, True))
         return found
 
     def _verification_line(self) -> tuple[float, float]:
@@ -285,7 +336,7 @@ class OptimalStride:
         searches = [*((1, seconds) for seconds in self._single), *self._batches]
         if self._single:
             more = PRIOR_QUERY * (PRIOR_BATCH - 1)
-            searches.append((PRIOR_BATCH, _mean(self._single) * (1 + more)))
+            searches.append((PRIOR_BATCH, median(self._single) * (1 + more)))
         sizes = np.array([queries for queries, _ in searches], float)
         seconds = np.array([taken for _, taken in searches])
         spread = sizes - sizes.mean()
@@ -296,8 +347,3 @@ class OptimalStride:
         if base < 0.0:
             return 0.0, float(sizes @ seconds / (sizes @ sizes))
         return base, slope
-
-
-def _mean(values: Collection[float]) -> float:
-    """0 of none; for five values many times faster than NumPy's."""
-    return sum(values) / max(len(values), 1)

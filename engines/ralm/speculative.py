@@ -89,6 +89,7 @@ class SpeculativeRalm:
         self._cache = SpeculativeCache(base)
         self._next = len(request.written)  # where the stride behind the last written one starts
         self._before: int | None = None
+        self._guessing_s = 0.0  # looking guesses up and filling the cache, since the last search
 
     def write(self) -> Generator[ConfirmedStride]:
         """Answer the request.
@@ -177,7 +178,9 @@ class SpeculativeRalm:
         if made:
             looking = perf_counter()
             document = self._cache.guess(query)
-            self._statistics.lookup_s += perf_counter() - looking
+            looked_s = perf_counter() - looking
+            self._statistics.lookup_s += looked_s
+            self._guessing_s += looked_s
         new = not self._writer.has_read(document)
         goes_on = made and scheduler.stride > 0 and (scheduler.reads_ahead or not new)
         return Guess(start, query, document, made, new, goes_on)
@@ -209,18 +212,21 @@ class SpeculativeRalm:
             beside: strides that were written during the search.
         """
         found, seconds = search.wait()
+        ended = perf_counter()
         for ranked in found:
             self._cache.insert(ranked)
+        self._guessing_s += perf_counter() - ended
         guesses = [guess for guess in batch if guess.made]
         written = sum(guess.goes_on for guess in guesses)
         right = _count_right(guesses, found)
         self._record(search, len(batch), right, guesses)
         stride_s = None
         if beside and right == len(batch) and not any(one.new for one in (batch[-1], *ahead)):
-            stride_s = (perf_counter() - search.began) / beside
+            stride_s = (ended - search.began) / beside
         new = [guess.new for guess in guesses]
+        guessing_s, self._guessing_s = self._guessing_s / len(batch), 0.0
         self._scheduler.verified(
-            Verification(len(batch), right, seconds, new, bool(beside), stride_s)
+            Verification(len(batch), right, seconds, new, bool(beside), stride_s, guessing_s)
         )
         return min(right, written), found
 

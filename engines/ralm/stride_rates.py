@@ -6,7 +6,7 @@ how they differ. Owns the formulas. Refuses to know how times and chances are es
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,10 @@ class StrideCosts:
     def verification_s(self, queries: float) -> float:
         """b of so many queries."""
         return self.base_s + self.query_s * queries
+
+    def with_guessing(self, seconds: float) -> StrideCosts:
+        """The same where each stride's passage is guessed, in so many seconds."""
+        return replace(self, stride_s=self.stride_s + seconds, reading_s=self.reading_s + seconds)
 
 
 def sequential_rate(costs: StrideCosts) -> float:

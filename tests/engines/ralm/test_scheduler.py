@@ -272,6 +272,37 @@ def test_the_papers_bound_on_the_accuracy() -> None:
     assert scheduler.stride <= 7
 
 
+@pytest.mark.parametrize(("guessing_s", "guesses"), [(0.01, True), (0.5, False)])
+def test_nothing_is_guessed_where_that_takes_as_long_as_a_search(
+    guessing_s: float, guesses: bool
+) -> None:
+    scheduler = OptimalStride(asynchronous=False)
+    searched_first(scheduler, 0.5)
+    scheduler.wrote(3.0, new=True)
+    for _ in range(8):
+        scheduler.wrote(1.0, new=False)
+        scheduler.verified(Verification(1, 1, 0.5, [False], guessing_s=guessing_s))
+    assert scheduler.guesses == guesses
+
+
+def test_each_answer_writes_a_stride_with_no_search_beside_it() -> None:
+    scheduler = OptimalStride(asynchronous=True)
+    searched_first(scheduler, 1.0)
+    scheduler.wrote(3.0, new=True)
+    for _ in range(4):
+        scheduler.wrote(1.0, new=False)
+        scheduler.verified(verified(1, 1, 1.0))
+    assert scheduler.hides
+    scheduler.begin()
+    assert not scheduler.hides
+    # A search after a prompt was read tells nothing of those between strides.
+    searched_first(scheduler, 50.0)
+    scheduler.wrote(3.0, new=True)
+    assert not scheduler.hides
+    scheduler.wrote(1.0, new=False)
+    assert scheduler.hides
+
+
 def test_a_fixed_stride_stays() -> None:
     scheduler = FixedStride(4)
     scheduler.wrote(1.0, new=False)
