@@ -82,8 +82,8 @@ def _code(error: sqlite3.Error) -> int:
 
 
 MAX_CHECKED_BYTES = 16 * 2**20
-"""Up to this size a file is checked whenever it is opened; beyond it, only if
-something looks wrong. The check reads the whole file: 0.2 s of CPU for each 100 MB."""
+"""Up to this size a file is checked whenever it is opened; beyond it, only if something
+looks wrong. The check reads the whole file: 0.2 s of CPU for each 100 MB."""
 
 MIN_DATABASE_BYTES = 512
 """Anything shorter is not a database, although SQLite would accept it as an empty one."""
@@ -175,9 +175,9 @@ def _lacks_pages(path: Path) -> bool:
     A checkpoint, running or interrupted, writes the first page first: until it is done, the log has
     the pages that the file lacks.
 
-    SQLite has to read it: if other code opened and closed the file, POSIX would drop every lock of
-    this process on it, and another process would fold the log into the file and delete it under
-    the connections that are open here.
+    SQLite has to read the header: if other code opened and closed the file, POSIX would drop every
+    lock of this process on it, and another process would fold the log into the file and delete it
+    under the connections that are open here.
 
     Raises:
         DamagedError, sqlite3.DatabaseError: the file has no header of a database.

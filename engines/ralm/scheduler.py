@@ -21,8 +21,8 @@ verifications. What differs from the paper:
   the true passage is another, and once more if the guessed one was. `reads_ahead` tells whether
   that is risked: if a guess is wrong with probability 1 − p, only while 2·(1 − p)·c < b. Else the
   search comes first for such a guess, and γ is the probability that one is gone on with and right.
-- To guess takes time itself: a lookup, and twenty passages into the cache, as long as a search of
-  few passages. Where nothing is guessed, that is saved.
+- To guess takes a lookup in the cache, which may take as long as a search of few passages. Where
+  nothing is guessed, that is saved.
 - A stride of 0 has a rate, too: search first, as RaLMSeq does, in a + b. (A true passage that has
   to be read costs both the same, so it is left out.) Where searching is cheap or guesses are wrong,
   that is the best there is, and it is kept unless a guess promises `MIN_GAIN`; where not even right
@@ -94,8 +94,7 @@ class Verification:
         new: for each guess, whether its passage had to be read; empty where none was made.
         hidden: whether strides were written meanwhile.
         stride_s: seconds for each of those, if all guesses were right and no passage was read.
-        guessing_s: seconds for each guess beside writing: to look it up, and to put what was found
-            into the cache.
+        lookup_s: seconds to look up a guess in the cache.
     """
 
     queries: int
@@ -104,7 +103,7 @@ class Verification:
     new: Sequence[bool] = ()
     hidden: bool = False
     stride_s: float | None = None
-    guessing_s: float = 0.0
+    lookup_s: float = 0.0
 
 
 class StrideScheduler(Protocol):
@@ -201,7 +200,7 @@ class OptimalStride:
         self._strides: deque[float] = deque(maxlen=STRIDE_WINDOW)
         self._readings: deque[float] = deque(maxlen=WINDOW)
         self._hidden: deque[float] = deque(maxlen=STRIDE_WINDOW)  # seconds beside a search
-        self._guessing: deque[float] = deque(maxlen=WINDOW)
+        self._lookups: deque[float] = deque(maxlen=WINDOW)
         self._single: deque[float] = deque(maxlen=WINDOW)  # seconds of a query searched for alone
         self._batches: deque[tuple[int, float]] = deque(maxlen=WINDOW)  # (queries, seconds)
         self._right = Share(prior_accuracy)
@@ -264,7 +263,7 @@ class OptimalStride:
         """Estimate b, what is hidden, and how often guesses are right; choose the stride anew."""
         self._compare(verification)
         if verification.new:
-            self._guessing.append(verification.guessing_s)
+            self._lookups.append(verification.lookup_s)
         if verification.stride_s is not None:
             self._hidden.append(verification.stride_s)
         if not verification.hidden:
@@ -316,14 +315,14 @@ class OptimalStride:
         """The most times that a stride has the rate of searching first, that stride, and whether
         to write during its search; the shortest of equals."""
         least = 1 / sequential_rate(costs)
-        guessing_s = median(self._guessing or [0.0])
-        rates = batch_rates(chances, costs.with_guessing(guessing_s))
+        lookup_s = median(self._lookups or [0.0])
+        rates = batch_rates(chances, costs.with_lookup(lookup_s))
         at = int(rates.argmax())
         found = (float(rates[at]) * least, at + 1, False)
         # Before one stride was written alone, nothing tells what can be hidden.
         if self._asynchronous and self._strides:
             hidden_s = median(self._hidden) if self._hidden else hidden_stride_s(costs)
-            rate = hidden_rate(chances, costs, hidden_s + guessing_s)
+            rate = hidden_rate(chances, costs, hidden_s + lookup_s)
             found = max(found, (rate * least, 1, True))
         return found
 

@@ -43,6 +43,7 @@ class Guess:
         made: whether the cache was asked at all.
         new: whether the passage would have to be read.
         goes_on: whether the stride is written under the guess; else it is searched for first.
+        lookup_s: seconds that asking it took.
         seconds: the stride took to write, or its passage to read meanwhile; 0 before.
     """
 
@@ -52,6 +53,7 @@ class Guess:
     made: bool
     new: bool
     goes_on: bool
+    lookup_s: float
     seconds: float = 0.0
 
     @property
@@ -89,7 +91,6 @@ class SpeculativeRalm:
         self._cache = SpeculativeCache(base)
         self._next = len(request.written)  # where the stride behind the last written one starts
         self._before: int | None = None
-        self._guessing_s = 0.0  # looking guesses up and filling the cache, since the last search
 
     def write(self) -> Generator[ConfirmedStride]:
         """Answer the request.
@@ -172,18 +173,17 @@ class SpeculativeRalm:
 
     def _guess(self) -> Guess:
         """The next stride's query and what the cache says to it, if guesses could pay."""
-        start, scheduler, document = self._next, self._scheduler, None
+        start, scheduler, document, lookup_s = self._next, self._scheduler, None, 0.0
         query = encode(self._base, self._request, self._writer, start, self._statistics)
         made = scheduler.guesses and len(self._cache) > 0
         if made:
             looking = perf_counter()
             document = self._cache.guess(query)
-            looked_s = perf_counter() - looking
-            self._statistics.lookup_s += looked_s
-            self._guessing_s += looked_s
+            lookup_s = perf_counter() - looking
+            self._statistics.lookup_s += lookup_s
         new = not self._writer.has_read(document)
         goes_on = made and scheduler.stride > 0 and (scheduler.reads_ahead or not new)
-        return Guess(start, query, document, made, new, goes_on)
+        return Guess(start, query, document, made, new, goes_on, lookup_s)
 
     def _write_guess(self, guess: Guess, is_refuted: Callable[[], bool] = lambda: False) -> Guess:
         """Write the next stride under its guess."""
@@ -212,21 +212,19 @@ class SpeculativeRalm:
             beside: strides that were written during the search.
         """
         found, seconds = search.wait()
-        ended = perf_counter()
         for ranked in found:
             self._cache.insert(ranked)
-        self._guessing_s += perf_counter() - ended
         guesses = [guess for guess in batch if guess.made]
         written = sum(guess.goes_on for guess in guesses)
         right = _count_right(guesses, found)
         self._record(search, len(batch), right, guesses)
         stride_s = None
         if beside and right == len(batch) and not any(one.new for one in (batch[-1], *ahead)):
-            stride_s = (ended - search.began) / beside
+            stride_s = (perf_counter() - search.began) / beside
         new = [guess.new for guess in guesses]
-        guessing_s, self._guessing_s = self._guessing_s / len(batch), 0.0
+        lookup_s = sum(guess.lookup_s for guess in guesses) / max(len(guesses), 1)
         self._scheduler.verified(
-            Verification(len(batch), right, seconds, new, bool(beside), stride_s, guessing_s)
+            Verification(len(batch), right, seconds, new, bool(beside), stride_s, lookup_s)
         )
         return min(right, written), found
 

@@ -83,8 +83,8 @@ class StrideCosts:
         """b of so many queries."""
         return self.base_s + self.query_s * queries
 
-    def with_guessing(self, seconds: float) -> StrideCosts:
-        """The same where each stride's passage is guessed, in so many seconds."""
+    def with_lookup(self, seconds: float) -> StrideCosts:
+        """The same where each stride's passage is looked up in the cache, in so many seconds."""
         return replace(self, stride_s=self.stride_s + seconds, reading_s=self.reading_s + seconds)
 
 
@@ -114,8 +114,8 @@ def batch_rates(chances: Chances, costs: StrideCosts) -> Floats:
 
 def hidden_rate(chances: Chances, costs: StrideCosts, hidden_s: float) -> float:
     """Strides confirmed per second where searches are hidden; `hidden_s` is what a stride takes
-    whose guess is right and whose passage need not be read. What is read for a wrong guess goes on
-    when the search is done."""
+    whose guess is right and whose passage need not be read. A passage that is read for a wrong
+    guess is read to its end, even if the search is done before."""
     search_s = costs.verification_s(1)
     in_vain_s = max(costs.reading_s - search_s, 0.0)
     wrong_s = search_s + costs.stride_s + chances.new * in_vain_s

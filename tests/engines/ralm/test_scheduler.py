@@ -272,16 +272,16 @@ def test_the_papers_bound_on_the_accuracy() -> None:
     assert scheduler.stride <= 7
 
 
-@pytest.mark.parametrize(("guessing_s", "guesses"), [(0.01, True), (0.5, False)])
+@pytest.mark.parametrize(("lookup_s", "guesses"), [(0.01, True), (0.5, False)])
 def test_nothing_is_guessed_where_that_takes_as_long_as_a_search(
-    guessing_s: float, guesses: bool
+    lookup_s: float, guesses: bool
 ) -> None:
     scheduler = OptimalStride(asynchronous=False)
     searched_first(scheduler, 0.5)
     scheduler.wrote(3.0, new=True)
     for _ in range(8):
         scheduler.wrote(1.0, new=False)
-        scheduler.verified(Verification(1, 1, 0.5, [False], guessing_s=guessing_s))
+        scheduler.verified(Verification(1, 1, 0.5, [False], lookup_s=lookup_s))
     assert scheduler.guesses == guesses
 
 
