@@ -17,7 +17,7 @@ from statistics import mean, median, stdev
 from time import perf_counter, process_time
 from typing import TypeVar
 
-from app.bench.ralm_tables import RalmMethod
+from app.bench.ralm_tables import FULL, PLAIN, SEQUENTIAL, RalmMethod
 from app.conversation.iterative import make_request
 from app.engine.engine import Engine
 from engines.chat_template.prompt_builder import Message
@@ -153,7 +153,7 @@ def summarise(row: RalmRow, plain: RalmRow) -> dict[str, object]:
     total = _total([one.statistics for one in answers])
     ratio = retrieval_ratio(plain)
     stride = row.method.stride or max(total.stride, 1.0)
-    speedups = [_speedup(one, other) for one, other in zip(row.runs, plain.runs, strict=True)]
+    speedups = _speedups(row, plain)
     bound = speedup_bound(stride, ratio, asynchronous=row.method.asynchronous)
     return {
         "method": row.method.name,
@@ -179,6 +179,22 @@ def summarise(row: RalmRow, plain: RalmRow) -> dict[str, object]:
     }
 
 
+def drafts_inside(rows: Sequence[RalmRow]) -> list[dict[str, object]]:
+    """What the best method with drafts gains over drafts alone and over itself without, for each
+    set of drafters with which both were measured."""
+    by_name = {(row.method, row.drafters): row for row in rows if row.runs}
+    without = by_name.get((FULL, PLAIN))
+    return [
+        {
+            "drafts_inside": drafters,
+            "over_drafts": mean(_speedups(both, by_name[SEQUENTIAL, drafters])),
+            "over_retrieval": mean(_speedups(both, without)),
+        }
+        for (method, drafters), both in by_name.items()
+        if without is not None and method == FULL and drafters != PLAIN
+    ]
+
+
 def retrieval_ratio(plain: RalmRow) -> float:
     """r: RaLMSeq's searching time ÷ all of its other time."""
     searching = sum(one.statistics.search_s for one in plain.answers())
@@ -202,9 +218,12 @@ def latency_per_query(
     return times
 
 
-def _speedup(run: Sequence[RalmAnswer], plain: Sequence[RalmAnswer]) -> float:
-    """Median over questions of paired ratios."""
-    return median(other.seconds / one.seconds for one, other in zip(run, plain, strict=True))
+def _speedups(row: RalmRow, other: RalmRow) -> list[float]:
+    """By run, the median over questions of paired ratios: no single answer decides."""
+    return [
+        median(its.seconds / one.seconds for one, its in zip(run, others, strict=True))
+        for run, others in zip(row.runs, other.runs, strict=True)
+    ]
 
 
 def _total(statistics: Sequence[RalmStatistics]) -> RalmStatistics:

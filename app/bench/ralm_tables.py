@@ -129,8 +129,7 @@ Figures = Sequence[Mapping[str, object]]
 
 
 def paper_tables(figures: Figures, names: Sequence[str]) -> Iterator[str]:
-    """The chosen tables, with a row for each set of drafters; and what drafts and retrieval gain
-    together over each alone.
+    """The chosen tables, with a row for each set of drafters.
 
     Args:
         figures: of `app.bench.ralm.summarise`.
@@ -153,26 +152,3 @@ def paper_tables(figures: Figures, names: Sequence[str]) -> Iterator[str]:
         ]
         if rows:
             yield table(rows, {head: "", **dict.fromkeys(shown.columns, ".2f")})
-    if (FULL.name, PLAIN) in cells and len(sets) > 1:
-        yield table(
-            [_together(cells, drafters) for drafters in sets if drafters != PLAIN],
-            {"drafts inside": "", "over drafts": ".2f", "over retrieval": ".2f"},
-        )
-
-
-def _together(
-    cells: Mapping[tuple[object, object], Mapping[str, object]], drafters: object
-) -> dict[str, object]:
-    """What the best method with drafts gains over drafts alone, and over itself without."""
-
-    def seconds(method: RalmMethod, drafts: object) -> float:
-        found = cells[method.name, drafts]["seconds"]
-        assert isinstance(found, float)
-        return found
-
-    both = seconds(FULL, drafters)
-    return {
-        "drafts inside": drafters,
-        "over drafts": seconds(SEQUENTIAL, drafters) / both,
-        "over retrieval": seconds(FULL, PLAIN) / both,
-    }

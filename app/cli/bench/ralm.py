@@ -20,6 +20,7 @@ from app.bench.ralm import (
     RalmRow,
     Row,
     answer,
+    drafts_inside,
     latency_per_query,
     retrieval_ratio,
     run,
@@ -201,9 +202,9 @@ def ralm(
     setting = experiment.setting | {"passages": passages}
     if as_json:
         setting |= {"wider": wider, "deeper": deeper}
-        click.echo(_as_json(rows[0], figures, batches, setting))
+        click.echo(_as_json(rows, figures, batches, setting))
     else:
-        click.echo("\n".join(_lines(rows[0], figures, batches, setting, tables)))
+        click.echo("\n".join(_lines(rows, figures, batches, setting, tables)))
     if identity:
         _require_identity(figures)
 
@@ -243,17 +244,18 @@ def _measure(
 
 
 def _as_json(
-    plain: RalmRow,
+    rows: Sequence[RalmRow],
     figures: Sequence[Mapping[str, object]],
     batches: Mapping[str, float],
     setting: Mapping[str, object],
 ) -> str:
-    measured = {"r": retrieval_ratio(plain), "ms_per_query": batches, "rows": figures}
-    return json.dumps({"model": plain.engine.name, **setting, "machine": machine(), **measured})
+    ratio, inside = retrieval_ratio(rows[0]), drafts_inside(rows)
+    measured = {"r": ratio, "ms_per_query": batches, "rows": figures, "drafts_inside": inside}
+    return json.dumps({"model": rows[0].engine.name, **setting, "machine": machine(), **measured})
 
 
 def _lines(
-    plain: RalmRow,
+    rows: Sequence[RalmRow],
     figures: Sequence[Mapping[str, object]],
     batches: Mapping[str, float],
     setting: Mapping[str, object],
@@ -266,8 +268,11 @@ def _lines(
         yield over
         return
     per_query = ", ".join(f"{ms:.2f} in {number}" for number, ms in batches.items())
-    yield f"{over}; r = {retrieval_ratio(plain):.2f}; ms per query: {per_query}"
+    yield f"{over}; r = {retrieval_ratio(rows[0]):.2f}; ms per query: {per_query}"
     yield from (f"\n{shown}" for shown in paper_tables(figures, tables))
+    if inside := drafts_inside(rows):
+        shown = {"drafts_inside": "", "over_drafts": ".2f", "over_retrieval": ".2f"}
+        yield f"\n{table(inside, shown)}"
 
 
 def _rows(

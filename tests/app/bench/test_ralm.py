@@ -6,16 +6,18 @@ import json
 from collections.abc import Callable
 from itertools import count, product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
 
-from app.bench.ralm import RalmAnswer, answer, summarise
+from app.bench.ralm import RalmAnswer, RalmRow, answer, drafts_inside, summarise
 from app.bench.ralm_corpus import knowledge_base
 from app.bench.ralm_tables import FULL, SEQUENTIAL, TABLES, RalmMethod, paper_tables
 from app.cli.main import run
+from app.engine.engine import Engine
 from datastores.errors import InputError
+from engines.ralm.events import RalmStatistics
 
 Call = Callable[..., Any]
 TOPICS = ("archive", "snapshot", "volume", "network", "printer", "keyboard")
@@ -147,7 +149,7 @@ def test_the_papers_tables_are_laid_out_as_there() -> None:
         for at, drafters in enumerate(("none", "prompt"))
         for seconds, method in enumerate(dict.fromkeys(methods), start=2)
     ]
-    fourth, fifth, inside = paper_tables(figures, ("4", "5", "full"))
+    fourth, fifth = paper_tables(figures, ("4", "5", "full"))
     assert fourth.splitlines() == [
         "table 4: seconds     B     P     S     A    PS    SA    PA   PSA",
         "none              2.00  3.00  4.00  5.00  6.00  7.00  8.00  9.00",
@@ -156,7 +158,19 @@ def test_the_papers_tables_are_laid_out_as_there() -> None:
     assert fifth.splitlines()[0].split("seconds")[1].split() == [
         *("S=1", "S=2", "S=4", "S=8", "S=16", "OS3", "OS3,", "γ≤0.6"),
     ]
-    assert inside.splitlines()[1].split() == ["prompt", "0.22", "2.00"]
+
+
+def test_what_drafts_and_retrieval_gain_together_is_paired_by_question() -> None:
+    def row(method: RalmMethod, drafters: str, seconds: tuple[float, ...]) -> RalmRow:
+        answers = [RalmAnswer((), (), one, one, RalmStatistics()) for one in seconds]
+        return RalmRow(method, drafters, cast(Engine, None), [answers, answers])
+
+    without, drafted = row(FULL, "none", (3, 4, 90)), row(SEQUENTIAL, "prompt", (6, 8, 10))
+    both = row(FULL, "prompt", (2, 2, 10))
+    figures = {"drafts_inside": "prompt", "over_drafts": 3.0, "over_retrieval": 2.0}
+    assert drafts_inside([drafted, without, both]) == [figures]
+    assert drafts_inside([drafted, both]) == []
+    assert drafts_inside([row(SEQUENTIAL, "none", (5, 5, 5)), without]) == []
 
 
 def test_a_folder_without_text_is_named(tmp_path: Path) -> None:
