@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from assets.recipe import read_lines
-from assets.recipe.pages import Example, Page
+from assets.recipe.pages import Example, Page, is_held_out
 from datastores.errors import InputError
 
 
@@ -39,7 +39,8 @@ class Remark:
 
 
 def read_tasks(pages: Sequence[Page], file: str = "everyday.txt") -> list[Task]:
-    """The tasks of ``file`` whose command is found in ``pages`` or given in the file.
+    """The tasks of ``file`` whose command is found in ``pages`` or given in the file, but none of a
+    held-out name.
 
     Raises:
         InputError: a line has neither form.
@@ -51,7 +52,7 @@ def read_tasks(pages: Sequence[Page], file: str = "everyday.txt") -> list[Task]:
         if len(parts) not in (3, 4):
             raise InputError(f"{file}: not 'name :: command :: phrases': {line[:60]}")
         answer = _answer(parts, by_name)
-        if answer is not None:
+        if answer is not None and not is_held_out(parts[0]):
             tasks.append(Task(parts[0], answer, _alternatives(parts[-1])))
     return tasks
 

@@ -11,8 +11,9 @@ import fnmatch
 import hashlib
 import re
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -125,14 +126,13 @@ def split(pages: Iterable[Page]) -> Split:
 
     Where a small checkout leaves too few held out, the last familiar pages are added.
     """
-    listed = _known_names()
     known: list[Page] = []
     familiar: list[Page] = []
     held_out: list[Page] = []
     for page in pages:
-        if listed(page.name):
+        if _is_known(page.name):
             known.append(page)
-        elif _percent(page.name) < HELD_OUT_PERCENT:
+        elif is_held_out(page.name):
             held_out.append(page)
         else:
             familiar.append(page)
@@ -141,10 +141,18 @@ def split(pages: Iterable[Page]) -> Split:
     return Split(tuple(known), tuple(familiar), tuple(held_out))
 
 
-def _known_names() -> Callable[[str], bool]:
-    lines = read_lines("known_pages.txt")
-    pattern = re.compile("|".join(fnmatch.translate(line) for line in lines))
-    return lambda name: pattern.match(name) is not None
+def is_held_out(name: str) -> bool:
+    """Whether training must see no page of this name, and nothing written for it."""
+    return not _is_known(name) and _percent(name) < HELD_OUT_PERCENT
+
+
+def _is_known(name: str) -> bool:
+    return _known_names().match(name) is not None
+
+
+@cache
+def _known_names() -> re.Pattern[str]:
+    return re.compile("|".join(map(fnmatch.translate, read_lines("known_pages.txt"))))
 
 
 def _percent(name: str) -> int:

@@ -17,7 +17,7 @@ from assets.recipe.judged import (
 )
 from assets.recipe.material_files import read_tasks
 from assets.recipe.outside import read_outside
-from assets.recipe.pages import read_pages
+from assets.recipe.pages import is_held_out, read_pages
 from assets.recipe.retrieval import PageStatistics
 from assets.recipe.turns import answer_how
 
@@ -85,6 +85,13 @@ def test_no_judged_question_is_a_training_phrase(checkout: Path) -> None:
     outside = read_outside()
     assert judged & {plain(line) for line in (*outside.templates, *outside.sentences)} == set()
     assert followed & trained == set()
+
+
+def test_no_task_is_one_of_a_held_out_page(checkout: Path) -> None:
+    pages = read_pages(checkout)
+    tasks = [*read_tasks(pages), *read_tasks(pages, "harmless.txt")]
+    assert len(tasks) > 2_000
+    assert {task.name for task in tasks if is_held_out(task.name)} == set()
 
 
 @pytest.mark.parametrize("seed", range(5))
