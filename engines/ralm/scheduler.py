@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -290,7 +290,7 @@ class OptimalStride:
     def _choose(self) -> Choice:
         """The best stride by the present estimates."""
         base_s, query_s = self._verification_line()
-        stride_s = median(self._strides or self._readings)
+        stride_s = _typical(self._strides or self._readings)
         if self._max_accuracy is not None:
             stride = best_stride(
                 self.accuracy, stride_s, base_s, query_s, asynchronous=self._asynchronous
@@ -321,7 +321,7 @@ class OptimalStride:
         found = (float(rates[at]) * least, at + 1, False)
         # Before one stride was written alone, nothing tells what can be hidden.
         if self._asynchronous and self._strides:
-            hidden_s = median(self._hidden) if self._hidden else hidden_stride_s(costs)
+            hidden_s = _typical(self._hidden) if self._hidden else hidden_stride_s(costs)
             rate = hidden_rate(chances, costs, hidden_s + lookup_s)
             found = max(found, (rate * least, 1, True))
         return found
@@ -346,3 +346,10 @@ class OptimalStride:
         if base < 0.0:
             return 0.0, float(sizes @ seconds / (sizes @ sizes))
         return base, slope
+
+
+def _typical(seconds: Sequence[float]) -> float:
+    """The mean without the slowest tenth. A pass may write several strides, for all but the first
+    of which nothing is left to do: their median would be too short."""
+    kept = sorted(seconds)[: len(seconds) - len(seconds) // 10]
+    return fmean(kept)

@@ -330,6 +330,18 @@ def test_the_first_batch_is_longer_where_guesses_are_known_to_be_right() -> None
     assert 2 <= first[0] < first[1] / 2
 
 
+def test_strides_that_share_a_pass_share_its_time() -> None:
+    chosen = []
+    for seconds in ([2.0, 2.0, 2.0], [6.0, 0.0, 0.0]):
+        scheduler = OptimalStride(asynchronous=False)
+        searched_first(scheduler, 4.0)
+        for one in 5 * seconds:
+            scheduler.wrote(one, new=False)
+        chosen.append(scheduler.stride)
+    assert chosen[0] == pytest.approx(chosen[1], abs=1)
+    assert chosen[0] < MAX_STRIDE / 2
+
+
 @pytest.mark.parametrize(
     ("overlap", "hides"), [(0.0, True), (0.3, True), (1.0, False), (1.6, False)]
 )
