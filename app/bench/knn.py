@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from app.bench.ralm import NO_END, RalmAnswer, RalmRow
-from app.bench.ralm_corpus import SUFFIXES
+from app.bench.ralm_corpus import read_texts
 from app.bench.ralm_tables import SEQUENTIAL, RalmMethod
 from app.engine.engine import Engine
 from datastores.dense.flat_keys import FlatKeys, Rows, Tokens
@@ -99,8 +99,8 @@ def read_states(engine: Engine, texts: Path, size: int, *, approximate: bool) ->
     read: list[Floats] = []
     tokens: list[int] = []
     encoder = InPlace(engine.target)
-    for path in sorted(path for path in texts.rglob("*") if path.suffix in SUFFIXES):
-        text = engine.vocabulary.encode(path.read_text("utf-8", "replace"))[:BLOCK]
+    for content in read_texts(texts).values():
+        text = engine.vocabulary.encode(content)[:BLOCK]
         if len(tokens) < MAX_STATES and len(text) > 1:
             rows = min(encoder.max_rows, BLOCK)
             for start in range(0, len(text) - 1, rows):
@@ -109,7 +109,7 @@ def read_states(engine: Engine, texts: Path, size: int, *, approximate: bool) ->
                 )
             tokens += text[1:]
     if not tokens:
-        raise InputError(f"{texts} holds no text: name a folder with {' or '.join(SUFFIXES)} files")
+        raise InputError(f"{texts} holds no text of two tokens: name another folder")
     states = np.concatenate(read)
     projection = fit(states)
     filler = max(size - len(states), 0)

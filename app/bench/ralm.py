@@ -95,15 +95,21 @@ def run(
 
 
 def answer(
-    row: RalmRow, base: KnowledgeBase, question: str, tokens: int, *, warm: bool = False
+    row: RalmRow,
+    base: KnowledgeBase,
+    question: str,
+    tokens: int,
+    *,
+    ends: frozenset[int] = NO_END,
+    warm: bool = False,
 ) -> RalmAnswer:
-    """Answer `question` in `tokens` tokens.
+    """Answer `question` in `tokens` tokens, or up to one of `ends`.
 
     Args:
         warm: keep the KV cache of the last answer: for the text, where times do not count.
     """
     engine, method = row.engine, row.method
-    stop = StopCriteria(NO_END, tokens)
+    stop = StopCriteria(ends, tokens)
     request = make_request(engine, [Message("user", question)], engine.defaults.sampling, stop)
     statistics = RalmStatistics()
     with engine.busy:
@@ -145,6 +151,17 @@ def _strides(
         ).write()
     with closing(strides):
         yield from strides
+
+
+def past_chats(
+    row: RalmRow, base: KnowledgeBase, questions: Sequence[str], tokens: int
+) -> Iterator[list[int]]:
+    """Chats in which `row` answered `questions`, each as token ids without its passages."""
+    engine = row.engine
+    for question in questions:
+        ends = frozenset(engine.vocabulary.stops)
+        answered = answer(row, base, question, tokens, ends=ends, warm=True)
+        yield [*engine.render([Message("user", question)]), *answered.tokens]
 
 
 def summarise(row: RalmRow, plain: RalmRow) -> dict[str, object]:

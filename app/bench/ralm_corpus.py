@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import log
 from pathlib import Path
@@ -152,7 +152,7 @@ def knowledge_base(texts: Path, retriever: str, size: int, reach: int) -> tuple[
     Raises:
         InputError: there are no files with text.
     """
-    passages = _read(texts)
+    passages = _split(read_texts(texts))
     filler = max(size - len(passages), 0)
     if retriever == SPARSE:
         sparse = SparseRetriever(passages, filler)
@@ -161,22 +161,35 @@ def knowledge_base(texts: Path, retriever: str, size: int, reach: int) -> tuple[
     return dense, len(dense)
 
 
-def _read(texts: Path) -> list[Passage]:
-    """The passages of every file under `texts`."""
-    files = sorted(path for path in texts.rglob("*") if path.suffix in SUFFIXES)
-    passages: list[Passage] = []
+def read_texts(folder: Path) -> dict[Path, str]:
+    """What the files under `folder` hold, by their paths.
+
+    Raises:
+        InputError: there are no files with text, or one cannot be read.
+    """
+    files = sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES)
+    texts: dict[Path, str] = {}
     for path in files:
         try:
-            content = path.read_text("utf-8", "replace")
+            texts[path] = path.read_text("utf-8", "replace")
         except OSError as error:
             raise InputError(f"cannot read {path}: {error.strerror}") from error
+    if not any(map(str.strip, texts.values())):
+        raise InputError(
+            f"{folder} holds no text: name a folder with {' or '.join(SUFFIXES)} files"
+        )
+    return texts
+
+
+def _split(texts: Mapping[Path, str]) -> list[Passage]:
+    """The passages of every text."""
+    passages: list[Passage] = []
+    for path, content in texts.items():
         key = hashlib.sha256(str(path).encode()).digest()
         passages += [
             Passage(number, key, 0, chunk)
             for number, chunk in enumerate(split(content), len(passages))
         ]
-    if not passages:
-        raise InputError(f"{texts} holds no text: name a folder with {' or '.join(SUFFIXES)} files")
     return passages
 
 

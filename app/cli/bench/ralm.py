@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
 import click
 
-from app.bench.environment import loaded_with_model
-from app.bench.knn import METHODS, NEIGHBOURS, KnnRow, read_states
+from app.bench.environment import bench_stores, loaded_with_model
+from app.bench.knn import KnnRow, read_states
 from app.bench.knn import answer as answer_in_words
 from app.bench.ralm import (
     RalmAnswer,
@@ -22,22 +23,28 @@ from app.bench.ralm import (
     answer,
     drafts_inside,
     latency_per_query,
+    past_chats,
     retrieval_ratio,
     run,
     summarise,
 )
-from app.bench.ralm_corpus import APPROXIMATE, EXACT, RETRIEVERS, SPARSE, knowledge_base
-from app.bench.ralm_tables import PLAIN, SEQUENTIAL, TABLES, paper_tables
+from app.bench.ralm_corpus import (
+    APPROXIMATE,
+    EXACT,
+    RETRIEVERS,
+    SPARSE,
+    knowledge_base,
+)
+from app.bench.ralm_rows import Loaded
+from app.bench.ralm_tables import PLAIN, TABLES, paper_tables
 from app.bench.report import Chart, svg, table
 from app.bench.workloads import read_workload
 from app.cli.bench.commands import plot_option, workload_options
 from app.cli.global_options import DrafterNames
 from app.config import Options
-from app.engine.engine import Engine, load, with_drafters
-from app.engine.stores import Stores
+from app.engine.engine import load
 from app.machine import machine
 from datastores.errors import InputError
-from engines.budget.cost_model import CostModel
 from engines.llama.enlarge import Enlargement
 from engines.ralm.speculative import PREFETCH, PREFETCH_FAR
 
@@ -73,11 +80,13 @@ class Experiment:
     """What every row does: `runs` times answer `questions` in `tokens` tokens each.
 
     Attributes:
+        past: questions that were answered before; drafts may come from those answers.
         texts: folder of what is retrieved.
         corpus: passages, or states, that are searched.
     """
 
     questions: Sequence[str]
+    past: Sequence[str]
     texts: Path
     retriever: str
     corpus: int
@@ -87,7 +96,8 @@ class Experiment:
     @property
     def setting(self) -> dict[str, object]:
         """What is reported with the figures."""
-        return {"retriever": self.retriever, "tokens": self.tokens, "runs": self.runs}
+        shared = {"tokens": self.tokens, "runs": self.runs, "past": len(self.past)}
+        return {"retriever": self.retriever, **shared}
 
 
 @click.command()
@@ -98,6 +108,13 @@ class Experiment:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="FOLDER",
     help="Markdown and text files to retrieve from.",
+)
+@click.option(
+    "--history",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Chats, one JSON object per line, whose first questions are answered before; crest and"
+    " dense draft from those answers and from the texts.",
 )
 @click.option(
     "--retriever",
@@ -168,6 +185,7 @@ def ralm(
     deeper: int,
     as_json: bool,
     texts: Path,
+    history: Path | None,
     retriever: str,
     corpus: int,
     reach: int,
@@ -185,16 +203,22 @@ def ralm(
     are paired, and the bound is what the ratio of search time to writing time allows. Ctrl-C prints
     the results so far.
     """
-    questions = [chat.questions[0] for chat in read_workload(workload)[:limit]]
-    experiment = Experiment(questions, texts, retriever, corpus, tokens, 1 if identity else runs)
-    if knn:
-        _require_vectors(retriever, others=bool(tables or plot or identity))
-        _compare_knn(_knn_rows(options, sets, Enlargement(wider, deeper)), experiment, as_json)
-        return
-    tables = tables or ("1", "4")
-    rows = _rows(options, sets, tables, Enlargement(wider, deeper))
-    reach = max(reach, _least_reach(tables))
-    figures, batches, passages = _measure(rows, experiment, reach, warm=identity)
+    questions = _first_questions(workload)[:limit]
+    past = _first_questions(history) if history else []
+    experiment = Experiment(
+        questions, past, texts, retriever, corpus, tokens, 1 if identity else runs
+    )
+    larger = Enlargement(wider, deeper)
+    with _loaded(options, sets, larger) as loaded:
+        if knn:
+            _require_vectors(retriever, others=bool(tables or plot or identity or history))
+            loaded.fill(texts)
+            _compare_knn(loaded.knn_rows(), experiment, as_json)
+            return
+        tables = tables or ("1", "4")
+        rows = loaded.rows(tables)
+        reach = max(reach, _least_reach(tables))
+        figures, batches, passages = _measure(loaded, rows, experiment, reach, warm=identity)
     if not figures:
         return
     if plot:
@@ -209,11 +233,16 @@ def ralm(
         _require_identity(figures)
 
 
+def _first_questions(workload: Path) -> list[str]:
+    return [chat.questions[0] for chat in read_workload(workload)]
+
+
 def _require_vectors(retriever: str, *, others: bool) -> None:
     """Check the options of --knn; `others`: whether those it excludes are given."""
     if retriever == SPARSE or others:
         raise InputError(
-            "--knn needs --retriever edr or adr, and excludes --table, --plot and --identity"
+            "--knn needs --retriever edr or adr, and excludes --table, --plot, --identity and"
+            " --history"
         )
 
 
@@ -223,7 +252,7 @@ def _least_reach(tables: Sequence[str]) -> int:
 
 
 def _measure(
-    rows: Sequence[RalmRow], experiment: Experiment, reach: int, *, warm: bool
+    loaded: Loaded, rows: Sequence[RalmRow], experiment: Experiment, reach: int, *, warm: bool
 ) -> tuple[list[dict[str, object]], dict[str, float], int]:
     """The rows' figures, milliseconds per query by size of batch, and the number of passages.
 
@@ -234,6 +263,7 @@ def _measure(
     base, passages = knowledge_base(
         experiment.texts, experiment.retriever, experiment.corpus, reach
     )
+    loaded.fill(experiment.texts, past_chats(rows[0], base, experiment.past, experiment.tokens))
     batches = {} if warm else latency_per_query(base, experiment.questions, BATCHES)
 
     def answered(row: RalmRow, question: str) -> RalmAnswer:
@@ -275,45 +305,15 @@ def _lines(
         yield f"\n{table(inside, shown)}"
 
 
-def _rows(
-    options: Options, sets: Sequence[str], tables: Sequence[str], larger: Enlargement
-) -> list[RalmRow]:
-    """RaLMSeq without drafts, then every method with every set of drafters."""
-    engine, stores, named = _load(options, sets, larger)
-    methods = dict.fromkeys(method for name in tables for method in TABLES[name].columns.values())
-    methods.pop(SEQUENTIAL, None)
-    plain = RalmRow(SEQUENTIAL, PLAIN, with_drafters(engine, (), 0))
-    rows = [plain]
-    for name, names in named.items():
-        if names:
-            drafting = with_drafters(engine, names, options.draft_tokens, stores)
-            rows.append(RalmRow(SEQUENTIAL, name, replace(drafting, observers=[])))
-        for method in methods:
-            drafting = with_drafters(engine, names, options.draft_tokens if names else 0, stores)
-            rows.append(RalmRow(method, name, replace(drafting, observers=[])))
-    return rows
-
-
-def _load(
-    options: Options, sets: Sequence[str], larger: Enlargement
-) -> tuple[Engine, Stores, dict[str, tuple[str, ...]]]:
-    """The model, what drafters draft from, and the named sets of drafters."""
+@contextmanager
+def _loaded(options: Options, sets: Sequence[str], larger: Enlargement) -> Iterator[Loaded]:
+    """A loaded model and empty stores, removed at the end of the block."""
     kind = DrafterNames()
     named = {name: kind.convert(name, None, None) for name in sets or (PLAIN, "prompt,recycle")}
     engine = load(replace(options, drafters=loaded_with_model(named.values())), larger=larger)
-    return engine, Stores(student=engine.stores.student, heads=engine.stores.heads), named
-
-
-def _knn_rows(options: Options, sets: Sequence[str], larger: Enlargement) -> list[KnnRow]:
-    """Every method with every k and every set of drafters, sequential and without drafts first."""
-    engine, stores, named = _load(options, sets, larger)
-    rows = []
-    for (name, names), k, method in product({PLAIN: (), **named}.items(), NEIGHBOURS, METHODS):
-        # A pass costs its search, too: no row learns from the costs of another.
-        own = replace(engine, costs=CostModel())
-        drafting = with_drafters(own, names, options.draft_tokens if names else 0, stores)
-        rows.append(KnnRow(method, name, replace(drafting, observers=[]), neighbours=k))
-    return rows
+    names = list(dict.fromkeys(chain(*named.values())))
+    with bench_stores(engine, names) as stores:
+        yield Loaded(engine, stores, named, options.draft_tokens)
 
 
 def _compare_knn(rows: list[KnnRow], experiment: Experiment, as_json: bool) -> None:

@@ -67,6 +67,20 @@ def test_every_method_writes_the_same_text(bench: Call, retriever: str) -> None:
     assert list(report["ms_per_query"]) == ["1", "2", "4", "8", "16"]
 
 
+def test_drafts_may_come_from_the_texts_and_from_earlier_answers(
+    bench: Call, tmp_path: Path
+) -> None:
+    past = tmp_path / "past.jsonl"
+    question = {"role": "user", "content": "how do I list each snapshot"}
+    past.write_text(json.dumps({"messages": [question]}))
+    sets = ("--drafters", "crest", "--table", "full", "--history", str(past), "--json")
+    report = json.loads(bench("--retriever", "sr", *sets).splitlines()[-1])
+    assert report["past"] == 1
+    calls = {(row["method"], row["drafters"]): row["calls"] for row in report["rows"]}
+    assert calls["RaLMSeq", "crest"] < calls["RaLMSeq", "none"]
+    assert {row["identical"] for row in report["rows"]} == {1.0}
+
+
 def test_it_prints_a_table_and_draws_charts(bench: Call, tmp_path: Path) -> None:
     picture = tmp_path / "ralm.svg"
     output = bench("--table", "full", "--drafters", "none", "--plot", str(picture))
