@@ -20,7 +20,7 @@ from datastores.errors import ModelError
 from engines.draft_tree import DraftTree
 from engines.llama import native
 from engines.llama.context import MICRO_BATCH, Batch, ContextLimits, LlamaContext
-from engines.llama.threads import ThreadTuner
+from engines.llama.threads import ThreadTuners
 from engines.target import Floats, ForwardOutput
 
 MIN_CHUNK, MAX_CHUNK = 16, 512
@@ -116,13 +116,13 @@ class ForwardPass:
         context: LlamaContext,
         limits: ContextLimits,
         chunk_size: PrefillChunkSize,
-        tuner: ThreadTuner,
+        tuners: ThreadTuners,
     ) -> None:
         self._context = context.handle
         self._on_device = context.weights.on_device
         self._padded_rows = limits.padded_rows
         self._chunk_size = chunk_size
-        self._tuner = tuner
+        self._tuners = tuners
         self._hidden_states = limits.hidden_states
         native.set_embeddings(self._context, self._hidden_states)
         self.count = 0
@@ -195,14 +195,13 @@ class ForwardPass:
         batch.position[:width] = self._positions[start : start + width]
 
     def _decode(self, batch: Batch, width: int) -> None:
-        """Let llama.cpp evaluate `batch`, on as many threads as the tuner says."""
+        """Let llama.cpp evaluate `batch`, on as many threads as the tuners say."""
         self.count += 1
         batch.struct.n_tokens = width
-        threads, began = self._tuner.threads, perf_counter()
+        began = perf_counter()
         status: int = native.decode(self._context, batch.struct)
-        if self._tuner.observe(width, perf_counter() - began) != threads:
-            threads = self._tuner.threads
-            native.set_threads(self._context, threads, threads)
+        if self._tuners.observe(width, perf_counter() - began):
+            native.set_threads(self._context, *self._tuners.threads)
         if status:
             raise ModelError(f"llama.cpp could not evaluate {width} tokens (status {status})")
         if self._on_device:

@@ -167,7 +167,7 @@ class ScratchSequence:
     def __init__(
         self, context: LlamaContext, forward: ForwardPass, free_cells: Callable[[], int]
     ) -> None:
-        # Wider passes would be a little faster, but the thread tuner learns nothing from them.
+        # Wider passes would be a little faster, but the thread tuners learn nothing from them.
         self.max_rows = min(context.rows, MAX_TIMED_ROWS)
         self._memory = context.memory
         self._sequence = context.rows  # those below are for the branches of trees

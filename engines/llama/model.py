@@ -41,7 +41,7 @@ from engines.llama.native import LOGGER
 from engines.llama.prediction_heads import open_heads, open_weights
 from engines.llama.probe import probe_heads, probe_once
 from engines.llama.target import LlamaTarget
-from engines.llama.threads import ThreadTuner, default_threads
+from engines.llama.threads import ThreadTuners, default_threads
 from engines.llama.vocabulary import LlamaVocabulary
 from engines.target import Floats
 
@@ -131,9 +131,9 @@ class TargetSettings:
             limits = exact_limits(context, limits, chunk_size)
         # Exact mode was tried with this many threads, and how they share the work may show in the
         # last bits.
-        tuner = ThreadTuner(self.threads, learning=not (weights.on_device or self.exact))
+        tuners = ThreadTuners(self.threads, learning=not (weights.on_device or self.exact))
         return LlamaTarget(
-            context, limits, chunk_size, tuner, fingerprint(weights.path), heads, problem
+            context, limits, chunk_size, tuners, fingerprint(weights.path), heads, problem
         )
 
     def mode(self, target: LlamaTarget) -> str:
@@ -294,12 +294,12 @@ def exact_limits(
     Raises:
         ModelError: they are so at no width by which the cache can be rewound.
     """
-    tuner = ThreadTuner(1, learning=False)
+    tuners = ThreadTuners(1, learning=False)
     for width in EXACT_WIDTHS:
         if width > min(limits.max_rows, limits.rollback_rows + 1):
             break
         padded = replace(limits, chains_only=True, padded_rows=width, max_rows=width)
-        if _is_stable(LlamaTarget(context, padded, chunk_size, tuner, ""), width):
+        if _is_stable(LlamaTarget(context, padded, chunk_size, tuners, ""), width):
             return padded
     raise ModelError(
         f"{context.weights.path} gives no bitwise stable logits here: run it without --exact"

@@ -294,7 +294,7 @@ class PredictionHeads:
         batch.position[:rows] = self._positions[position : position + rows]
         batch.logits[:rows] = outputs
         batch.struct.n_tokens = rows
-        # As many as the target's tuner chose: other programs take the same cores from both.
+        # As many as the target's tuners chose: other programs take the same cores from both.
         threads = native.threads(self._target.handle)
         native.set_threads(self._context, threads, threads)
         status: int = native.decode(self._context, batch.struct)

@@ -27,7 +27,7 @@ from engines.llama.kv_sequences import (
 )
 from engines.llama.parked_texts import CachedText, ParkedTexts
 from engines.llama.prediction_heads import PredictionHeads
-from engines.llama.threads import ThreadTuner
+from engines.llama.threads import ThreadTuners
 from engines.target import ForwardOutput, require_prompt_fits, require_tree_fits
 
 STATE_BLOCK = 256
@@ -50,7 +50,7 @@ class LlamaTarget:
         context: LlamaContext,
         limits: ContextLimits,
         chunk_size: PrefillChunkSize,
-        tuner: ThreadTuner,
+        tuners: ThreadTuners,
         fingerprint: str,
         heads: PredictionHeads | None = None,
         heads_problem: str = "",
@@ -74,7 +74,7 @@ class LlamaTarget:
         self._row_sequences: list[list[int]] = []
         self._last_row: ForwardOutput | None = None
         self._last_row_pass = 0
-        self._forward = ForwardPass(context, limits, chunk_size, tuner)
+        self._forward = ForwardPass(context, limits, chunk_size, tuners)
         self._sequences = KvSequences(context.memory, limits.max_rows)
         self._checkpoint = Checkpoint(context.handle, context.memory)
         # Parked texts scatter the cells of a text, and so the order of its sums: not in exact mode.

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
-from engines.llama.threads import ThreadTuner
+from engines.llama.threads import ThreadTuner, ThreadTuners
 
 QUIET = {1: 0.60e-3, 2: 0.39e-3, 4: 0.27e-3}
 BUSY = {1: 0.70e-3, 2: 14e-3, 4: 120e-3}
@@ -62,3 +62,25 @@ def test_wide_passes_are_compared_with_wide_passes() -> None:
         used[threads] += 1
         tuner.observe(rows, plain[threads] * ratios[rows])
     assert used[4] > 3900
+
+
+def test_the_first_pass_of_a_width_decides_nothing() -> None:
+    tuner, used = ThreadTuner(2), Counter[int]()
+    for rows in range(2, 12):
+        for number in range(6):
+            used[tuner.threads] += 1
+            tuner.observe(rows, {1: 50e-3, 2: 27e-3}[tuner.threads] + 30e-3 * (number == 0))
+    assert used[1] < 8
+
+
+def test_passes_of_one_row_and_of_several_learn_apart() -> None:
+    tuners = ThreadTuners(2)
+    costs = {(1, 1): 10e-3, (1, 2): 12e-3, (8, 1): 50e-3, (8, 2): 27e-3}
+    for rows in 200 * (1, 8):
+        before, threads = tuners.threads, tuners.threads[rows > 1]
+        assert tuners.observe(rows, costs[rows, threads]) == (tuners.threads != before)
+    chosen = Counter[tuple[int, int]]()
+    for rows in 50 * (1, 8):
+        chosen[tuners.threads] += 1
+        tuners.observe(rows, costs[rows, tuners.threads[rows > 1]])
+    assert chosen[1, 2] > 85
