@@ -67,8 +67,8 @@ KINDS: dict[Kind, float] = {
     with_notes.retrieved: 85,
 }
 """The share of each kind, by number of chats; by tokens, 15 % are questions with what retrieval
-shows, 21 % other chats with notes, 20 % everyday tasks, 12 % tasks that look destructive and are
-not, 13 % other tasks of known pages, 6 % follow-ups, 12 % questions outside the subject, and 1 % a
+shows, 19 % other chats with notes, 22 % everyday tasks, 14 % tasks that look destructive and are
+not, 9 % other tasks of known pages, 6 % follow-ups, 11 % questions outside the subject, and 4 % a
 bit of everything."""
 
 
