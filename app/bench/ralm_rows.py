@@ -35,6 +35,11 @@ class Loaded:
     named: Mapping[str, tuple[str, ...]]
     draft_tokens: int | None
 
+    @property
+    def uses_history(self) -> bool:
+        """Whether some set drafts from the texts and from earlier answers."""
+        return uses_history(list(chain(*self.named.values())))
+
     def fill(self, texts: Path, chats: Iterable[Sequence[int]] = ()) -> None:
         """Put the files under `texts`, and the token ids of `chats`, into the stores that some set
         drafts from, if any.
@@ -42,7 +47,7 @@ class Loaded:
         Raises:
             InputError: there are no files with text.
         """
-        if not uses_history(list(chain(*self.named.values()))):
+        if not self.uses_history:
             return
         imported = map(self.engine.vocabulary.encode, read_texts(texts).values())
         filling = self.stores.fill(self.engine.target, [*imported, *chats])

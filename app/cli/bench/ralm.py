@@ -28,13 +28,7 @@ from app.bench.ralm import (
     run,
     summarise,
 )
-from app.bench.ralm_corpus import (
-    APPROXIMATE,
-    EXACT,
-    RETRIEVERS,
-    SPARSE,
-    knowledge_base,
-)
+from app.bench.ralm_corpus import APPROXIMATE, EXACT, RETRIEVERS, SPARSE, knowledge_base
 from app.bench.ralm_rows import Loaded
 from app.bench.ralm_tables import PLAIN, TABLES, paper_tables
 from app.bench.report import Chart, svg, table
@@ -208,10 +202,12 @@ def ralm(
     experiment = Experiment(
         questions, past, texts, retriever, corpus, tokens, 1 if identity else runs
     )
-    larger = Enlargement(wider, deeper)
-    with _loaded(options, sets, larger) as loaded:
+    if knn:
+        _require_vectors(retriever, others=bool(tables or plot or identity or history))
+    with _loaded(options, sets, Enlargement(wider, deeper)) as loaded:
+        if past:
+            _require_history(loaded)
         if knn:
-            _require_vectors(retriever, others=bool(tables or plot or identity or history))
             loaded.fill(texts)
             _compare_knn(loaded.knn_rows(), experiment, as_json)
             return
@@ -244,6 +240,12 @@ def _require_vectors(retriever: str, *, others: bool) -> None:
             "--knn needs --retriever edr or adr, and excludes --table, --plot, --identity and"
             " --history"
         )
+
+
+def _require_history(loaded: Loaded) -> None:
+    """Check that --history makes a difference."""
+    if not loaded.uses_history:
+        raise InputError("--history needs --drafters with crest or dense: others do not use it")
 
 
 def _least_reach(tables: Sequence[str]) -> int:

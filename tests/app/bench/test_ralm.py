@@ -81,6 +81,17 @@ def test_drafts_may_come_from_the_texts_and_from_earlier_answers(
     assert {row["identical"] for row in report["rows"]} == {1.0}
 
 
+def test_a_history_that_nothing_drafts_from_is_an_error(
+    texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chats = tmp_path / "chats.jsonl"
+    chats.write_text(json.dumps({"messages": [{"role": "user", "content": "Hello?"}]}))
+    paths = ["--workload", str(chats), "--history", str(chats), "--texts", str(texts)]
+    data = ["--data-dir", str(tmp_path / "data")]
+    assert run([*data, "bench", "ralm", *paths, "--drafters", "prompt"]) == 1
+    assert "--history needs --drafters with crest or dense" in capsys.readouterr().err
+
+
 def test_it_prints_a_table_and_draws_charts(bench: Call, tmp_path: Path) -> None:
     picture = tmp_path / "ralm.svg"
     output = bench("--table", "full", "--drafters", "none", "--plot", str(picture))
