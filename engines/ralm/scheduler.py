@@ -193,6 +193,7 @@ class OptimalStride:
     ) -> None:
         self._choice = Choice(stride=1, hides=False, guesses=True, reads_ahead=True)
         self._stale = self._timed = False
+        self._unweighed = 0  # searches since the last choice
         self._begins = True
         self._max_stride = max_stride
         self._asynchronous = asynchronous
@@ -238,9 +239,10 @@ class OptimalStride:
 
     @property
     def _chosen(self) -> Choice:
-        """By the latest estimates; made when asked for, as that takes a tenth of a millisecond."""
-        if self._stale:
-            self._choice, self._stale = self._choose(), False
+        """By the latest estimates; made when asked for, as that takes a tenth of a millisecond, and
+        only every few searches where they are so short that nothing is guessed."""
+        if self._stale and (self._choice.guesses or self._unweighed >= WINDOW):
+            self._choice, self._stale, self._unweighed = self._choose(), False, 0
         return self._choice
 
     def begin(self) -> None:
@@ -261,6 +263,7 @@ class OptimalStride:
 
     def verified(self, verification: Verification) -> None:
         """Estimate b, what is hidden, and how often guesses are right; choose the stride anew."""
+        self._unweighed += 1
         self._compare(verification)
         if verification.new:
             self._lookups.append(verification.lookup_s)

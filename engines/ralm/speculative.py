@@ -181,7 +181,7 @@ class SpeculativeRalm:
             document = self._cache.guess(query)
             lookup_s = perf_counter() - looking
             self._statistics.lookup_s += lookup_s
-        new = not self._writer.has_read(document)
+        new = made and not self._writer.has_read(document)
         goes_on = made and scheduler.stride > 0 and (scheduler.reads_ahead or not new)
         return Guess(start, query, document, made, new, goes_on, lookup_s)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines.ralm.guess_accuracy import Runs
-from engines.ralm.scheduler import FixedStride, OptimalStride, Verification
+from engines.ralm.scheduler import WINDOW, Choice, FixedStride, OptimalStride, Verification
 from engines.ralm.stride_rates import (
     MAX_STRIDE,
     Chances,
@@ -230,6 +230,25 @@ def test_where_searching_is_nearly_free_nothing_is_guessed_until_it_is_not() -> 
     searched_first(scheduler, 17.0)
     scheduler.wrote(1.0, new=False)
     assert scheduler.guesses
+
+
+def test_where_nothing_is_guessed_that_is_weighed_only_every_few_searches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheduler, weighed = OptimalStride(asynchronous=True), 0
+    choose = scheduler._choose
+
+    def counted() -> Choice:
+        nonlocal weighed
+        weighed += 1
+        return choose()
+
+    monkeypatch.setattr(scheduler, "_choose", counted)
+    for _ in range(10 * WINDOW):
+        searched_first(scheduler, 0.01)
+        scheduler.wrote(1.0, new=False)
+        assert not scheduler.guesses
+    assert weighed == pytest.approx(10, abs=1)
 
 
 @pytest.mark.parametrize(
