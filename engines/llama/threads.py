@@ -77,14 +77,14 @@ STALL_RATIO = 4.0
 """A pass that takes this many means was stalled: a smaller count is tried at once."""
 
 
-MIN_PASSES = 2
-"""Passes of a width before a trial is compared with them: the first one also lays out memory."""
-
-
 @dataclass(slots=True)
 class RunningMean:
-    """Mean time of passes of one width, in seconds, over about the last `WINDOW` of them, without
-    the first: that one takes up to twice as long."""
+    """Mean time of passes of one width, in seconds, over about the last `WINDOW` of them.
+
+    Attributes:
+        passes: in the mean. 0 after the first of a width, which also lays out memory and takes up
+            to twice as long: it is replaced by the second.
+    """
 
     seconds: float
     passes: int = 1
@@ -92,8 +92,6 @@ class RunningMean:
     def add(self, seconds: float) -> None:
         """Take a pass into the mean."""
         self.passes = min(self.passes + 1, WINDOW)
-        if self.passes == MIN_PASSES:
-            self.seconds = seconds
         self.seconds += (seconds - self.seconds) / self.passes
 
 
@@ -117,7 +115,7 @@ class ThreadCount:
         if rows in self.means:
             self.means[rows].add(seconds)
         else:
-            self.means[rows] = RunningMean(seconds)
+            self.means[rows] = RunningMean(seconds, passes=0)
 
 
 class ThreadTuner:
@@ -165,7 +163,7 @@ class ThreadTuner:
             max_budget_s = TRIAL_SHARE * MAX_TRIAL_INTERVAL * current.means[rows].seconds
             self._trial_budget_s = min(self._trial_budget_s + TRIAL_SHARE * seconds, max_budget_s)
             self._next = self._choose(stalled)
-        elif mean is None or mean.passes < MIN_PASSES:
+        elif mean is None or not mean.passes:
             # Nothing to compare the trial with: measure the current count first.
             self._next = self._current
         else:
@@ -179,8 +177,7 @@ class ThreadTuner:
         current, tried = self._counts[self._current], self._counts[self._next]
         if ratio < TAKEOVER_RATIO:
             tried.means = {
-                rows: RunningMean(ratio * mean.seconds, MIN_PASSES)
-                for rows, mean in current.means.items()
+                rows: RunningMean(ratio * mean.seconds) for rows, mean in current.means.items()
             }
             current.interval = TRIAL_INTERVAL
             current.next_trial = self._passes + TRIAL_INTERVAL
