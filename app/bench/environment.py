@@ -11,7 +11,7 @@ greedily or sampled (in distribution).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -55,6 +55,10 @@ FROM_HISTORY = frozenset({"crest", "dense", REST})
 """Drafters that draft from the history."""
 MAX_ROWS = 64
 """Rows of the widest tree that is verified."""
+
+
+Sets = Mapping[str, tuple[str, ...]]
+"""Sets of drafters by name."""
 
 
 class Bench:

@@ -109,7 +109,7 @@ def read_states(engine: Engine, texts: Path, size: int, *, approximate: bool) ->
                 )
             tokens += text[1:]
     if not tokens:
-        raise InputError(f"{texts} holds no text of two tokens: name another folder")
+        raise InputError(f"{texts} holds too little text: name a folder with more")
     states = np.concatenate(read)
     projection = fit(states)
     filler = max(size - len(states), 0)

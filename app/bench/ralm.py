@@ -159,8 +159,7 @@ def past_chats(
     """Chats in which `row` answered `questions`, each as token ids without its passages."""
     engine = row.engine
     for question in questions:
-        ends = frozenset(engine.vocabulary.stops)
-        answered = answer(row, base, question, tokens, ends=ends, warm=True)
+        answered = answer(row, base, question, tokens, ends=engine.vocabulary.stops, warm=True)
         yield [*engine.render([Message("user", question)]), *answered.tokens]
 
 

@@ -6,12 +6,12 @@ know how rows are measured (`app.bench.ralm`, `app.bench.knn`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
 from pathlib import Path
 
-from app.bench.environment import BenchStores, uses_history
+from app.bench.environment import BenchStores, Sets, uses_history
 from app.bench.knn import METHODS, NEIGHBOURS, KnnRow
 from app.bench.ralm import RalmRow
 from app.bench.ralm_corpus import read_texts
@@ -32,13 +32,8 @@ class Loaded:
 
     engine: Engine
     stores: BenchStores
-    named: Mapping[str, tuple[str, ...]]
+    named: Sets
     draft_tokens: int | None
-
-    @property
-    def uses_history(self) -> bool:
-        """Whether some set drafts from the texts and from earlier answers."""
-        return uses_history(list(chain(*self.named.values())))
 
     def fill(self, texts: Path, chats: Iterable[Sequence[int]] = ()) -> None:
         """Put the files under `texts`, and the token ids of `chats`, into the stores that some set
@@ -47,7 +42,7 @@ class Loaded:
         Raises:
             InputError: there are no files with text.
         """
-        if not self.uses_history:
+        if not any(map(uses_history, self.named.values())):
             return
         imported = map(self.engine.vocabulary.encode, read_texts(texts).values())
         filling = self.stores.fill(self.engine.target, [*imported, *chats])

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from app.bench.baselines import DraftShape
+from app.cli.global_options import DrafterNames
 from app.cli.main import LazyGroup
+from app.config import DRAFTERS
+
+if TYPE_CHECKING:
+    from app.bench.environment import Sets
 
 
 @click.group(
@@ -106,3 +111,9 @@ def plot_option(what: str) -> Callable[[Command], Command]:
         metavar="FILE",
         help=f"Write {what} to this SVG file.",
     )
+
+
+def drafter_sets(names: Sequence[str], known: Sequence[str] = DRAFTERS) -> Sets:
+    """The sets that --drafters names, each by the text that names it."""
+    kind = DrafterNames(known)
+    return {name: kind.convert(name, None, None) for name in names}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import product
@@ -23,6 +23,7 @@ from app.bench.environment import (
     WAYS,
     Bench,
     PriorChats,
+    Sets,
     bench_stores,
     loaded_with_model,
     uses_history,
@@ -32,8 +33,7 @@ from app.bench.forced import forced
 from app.bench.growth import Growth, grow, summarise_growth
 from app.bench.report import Row, growth_svg, table
 from app.bench.workloads import Workload, read_chats, read_workload
-from app.cli.bench.commands import DraftShapeParam, plot_option, workload_options
-from app.cli.global_options import DrafterNames
+from app.cli.bench.commands import DraftShapeParam, drafter_sets, plot_option, workload_options
 from app.config import Options
 from app.engine.engine import Engine, load, with_drafters
 from app.machine import machine
@@ -60,9 +60,6 @@ COLUMNS = {
     "largest_fork_gap": ".2g",
 }
 FILE = click.Path(path_type=Path)
-
-Sets = Mapping[str, tuple[str, ...]]
-"""Sets of drafters by name."""
 
 
 @click.command()
@@ -162,8 +159,7 @@ def decode(
 
 def _named(sets: tuple[str, ...]) -> Sets:
     """Each set except plain decoding, which is always measured."""
-    kind = DrafterNames(KNOWN)
-    return {name: kind.convert(name, None, None) for name in sets or ("all",) if name != PLAIN}
+    return drafter_sets([name for name in sets or ("all",) if name != PLAIN], KNOWN)
 
 
 def _loaded(named: Sets, student: Path | None) -> tuple[str, ...]:
@@ -289,8 +285,7 @@ def growth(
     Ctrl-C prints the results so far.
     """
     chats = read_workload(workload)[:limit]
-    kind = DrafterNames()
-    named = {name: kind.convert(name, None, None) for name in sets or ("all",)}
+    named = drafter_sets(sets or ("all",))
     rows_at_most = widest(options.draft_tokens)
     own, larger = loaded_with_model(named.values()), Enlargement(wider, deeper)
     engine = load(replace(options, drafters=own), larger=larger, rows=rows_at_most)

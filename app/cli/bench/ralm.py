@@ -13,7 +13,7 @@ from typing import TextIO
 
 import click
 
-from app.bench.environment import bench_stores, loaded_with_model
+from app.bench.environment import Sets, bench_stores, loaded_with_model, uses_history
 from app.bench.knn import KnnRow, read_states
 from app.bench.knn import answer as answer_in_words
 from app.bench.ralm import (
@@ -33,8 +33,7 @@ from app.bench.ralm_rows import Loaded
 from app.bench.ralm_tables import PLAIN, TABLES, paper_tables
 from app.bench.report import Chart, svg, table
 from app.bench.workloads import read_workload
-from app.cli.bench.commands import plot_option, workload_options
-from app.cli.global_options import DrafterNames
+from app.cli.bench.commands import drafter_sets, plot_option, workload_options
 from app.config import Options
 from app.engine.engine import load
 from app.machine import machine
@@ -202,14 +201,14 @@ def ralm(
     experiment = Experiment(
         questions, past, texts, retriever, corpus, tokens, 1 if identity else runs
     )
+    named = drafter_sets(sets or (PLAIN, "prompt,recycle"))
+    if past:
+        _require_history(named)
     if knn:
         _require_vectors(retriever, others=bool(tables or plot or identity or history))
-    with _loaded(options, sets, Enlargement(wider, deeper)) as loaded:
-        if past:
-            _require_history(loaded)
+    with _loaded(options, named, Enlargement(wider, deeper)) as loaded:
         if knn:
-            loaded.fill(texts)
-            _compare_knn(loaded.knn_rows(), experiment, as_json)
+            _compare_knn(loaded, experiment, as_json)
             return
         tables = tables or ("1", "4")
         rows = loaded.rows(tables)
@@ -242,9 +241,9 @@ def _require_vectors(retriever: str, *, others: bool) -> None:
         )
 
 
-def _require_history(loaded: Loaded) -> None:
+def _require_history(named: Sets) -> None:
     """Check that --history makes a difference."""
-    if not loaded.uses_history:
+    if not any(map(uses_history, named.values())):
         raise InputError("--history needs --drafters with crest or dense: others do not use it")
 
 
@@ -308,19 +307,19 @@ def _lines(
 
 
 @contextmanager
-def _loaded(options: Options, sets: Sequence[str], larger: Enlargement) -> Iterator[Loaded]:
+def _loaded(options: Options, named: Sets, larger: Enlargement) -> Iterator[Loaded]:
     """A loaded model and empty stores, removed at the end of the block."""
-    kind = DrafterNames()
-    named = {name: kind.convert(name, None, None) for name in sets or (PLAIN, "prompt,recycle")}
     engine = load(replace(options, drafters=loaded_with_model(named.values())), larger=larger)
     names = list(dict.fromkeys(chain(*named.values())))
     with bench_stores(engine, names) as stores:
         yield Loaded(engine, stores, named, options.draft_tokens)
 
 
-def _compare_knn(rows: list[KnnRow], experiment: Experiment, as_json: bool) -> None:
+def _compare_knn(loaded: Loaded, experiment: Experiment, as_json: bool) -> None:
     """Run KNN-LM and print its figures; speed-ups are over the sequential row of the same k."""
-    engine, approximate = rows[0].engine, experiment.retriever == APPROXIMATE
+    loaded.fill(experiment.texts)
+    rows = loaded.knn_rows()
+    engine, approximate = loaded.engine, experiment.retriever == APPROXIMATE
     with engine.busy:
         states = read_states(engine, experiment.texts, experiment.corpus, approximate=approximate)
 
