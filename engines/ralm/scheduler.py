@@ -34,6 +34,9 @@ verifications. What differs from the paper:
   included, tells b and c before anything was guessed: so the first batch is as large as pays, and
   none where searching is cheap. Later answers begin with a search too, but after a prompt was read,
   when it takes up to three times as long as between strides: that is left out.
+- A query that a draft told may be searched for beside the pass that verifies the draft. Its passage
+  is then known, not guessed, but has to be waited for: that is done where the longer of writing and
+  searching promises more than the best guess.
 - One stride of each answer is written with no search beside it. Else a would be known from wrong
   guesses alone while searches are hidden, and what hiding costs would be compared with too much.
 """
@@ -88,7 +91,7 @@ class Verification:
     """The outcome of one search.
 
     Attributes:
-        queries: verified at once.
+        queries: searched for at once; none where a draft had told them.
         matched: guesses before the first wrong one, or all.
         seconds: the search took.
         new: for each guess, whether its passage had to be read; empty where none was made.
@@ -129,6 +132,11 @@ class StrideScheduler(Protocol):
         """Whether a guessed passage is read, if it has to be, before the search confirms it."""
         ...
 
+    @property
+    def foresees(self) -> bool:
+        """Whether queries that a draft tells are searched for beside its pass."""
+        ...
+
     def begin(self) -> None:
         """An answer begins."""
         ...
@@ -150,6 +158,7 @@ class FixedStride:
     """Always the same stride."""
 
     hides = guesses = reads_ahead = True
+    foresees = False
 
     def __init__(self, stride: int = PAPER_STRIDE) -> None:
         self.stride = stride
@@ -171,6 +180,7 @@ class Choice(NamedTuple):
     hides: bool
     guesses: bool
     reads_ahead: bool
+    foresees: bool = False
 
 
 class OptimalStride:
@@ -238,6 +248,12 @@ class OptimalStride:
         return self._chosen.reads_ahead
 
     @property
+    def foresees(self) -> bool:
+        """See `StrideScheduler.foresees`; not before a stride of this answer was written with no
+        search beside it."""
+        return self._chosen.foresees and self._timed
+
+    @property
     def _chosen(self) -> Choice:
         """By the latest estimates; made when asked for, as that takes a tenth of a millisecond, and
         only every few searches where they are so short that nothing is guessed."""
@@ -272,7 +288,7 @@ class OptimalStride:
         if not verification.hidden:
             if verification.queries > 1:
                 self._batches.append((verification.queries, verification.seconds))
-            elif not (self._begins and self._single):
+            elif verification.queries and not (self._begins and self._single):
                 self._single.append(verification.seconds)
         self._begins = False
         if self._strides or self._readings:
@@ -311,8 +327,9 @@ class OptimalStride:
             chances = Chances(self._runs_read.chances(longest), 0.0, self._new_of_ends.estimate)
         gain, stride, hides = self._best(chances, costs)
         if gain < MIN_GAIN:
-            return Choice(0, hides=False, guesses=True, reads_ahead=reads_ahead)
-        return Choice(stride, hides, guesses=True, reads_ahead=reads_ahead)
+            stride, hides = 0, False
+        foresees = self._foresight_gain(costs) > max(gain, MIN_GAIN)
+        return Choice(stride, hides, guesses=True, reads_ahead=reads_ahead, foresees=foresees)
 
     def _best(self, chances: Chances, costs: StrideCosts) -> tuple[float, int, bool]:
         """The most times that a stride has the rate of searching first, that stride, and whether
@@ -324,10 +341,21 @@ class OptimalStride:
         found = (float(rates[at]) * least, at + 1, False)
         # Before one stride was written alone, nothing tells what can be hidden.
         if self._asynchronous and self._strides:
-            hidden_s = _typical(self._hidden) if self._hidden else hidden_stride_s(costs)
-            rate = hidden_rate(chances, costs, hidden_s + lookup_s)
+            rate = hidden_rate(chances, costs, self._hidden_s(costs) + lookup_s)
             found = max(found, (rate * least, 1, True))
         return found
+
+    def _hidden_s(self, costs: StrideCosts) -> float:
+        """Seconds that a stride takes beside a search."""
+        return _typical(self._hidden) if self._hidden else hidden_stride_s(costs)
+
+    def _foresight_gain(self, costs: StrideCosts) -> float:
+        """The most times that a stride whose query a draft told has the rate of searching first:
+        its search is waited for."""
+        if not (self._asynchronous and self._strides):
+            return 0.0
+        together_s = max(self._hidden_s(costs), costs.verification_s(1))
+        return 1 / max(sequential_rate(costs) * together_s, 1e-9)
 
     def _verification_line(self) -> tuple[float, float]:
         """b as (seconds of any batch, seconds of each further query), neither below 0.

@@ -8,6 +8,8 @@ Algorithm 1 of the paper, with its three accelerations, each of which may be off
 - asynchronous verification (A): the last stride of a batch, and more, are written while the batch
   is verified; writing stops when a guess is found to be wrong. A stride that is searched for first
   is not written, but the passage that is guessed for it is read, as far as the search takes.
+  Queries that drafts tell are searched for beside the pass that verifies the draft (`foresight`):
+  a stride whose query was told is neither guessed for nor verified.
 
 The stride before which a batch's first wrong guess was made is written again under the passage that
 the verification found, so it needs none itself. So is a stride that is searched for first, which is
@@ -22,8 +24,10 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from datastores.passages.protocol import Passage, ScoredPassage
+from engines.draft_tree import DraftTree
 from engines.ralm.cache import SpeculativeCache
 from engines.ralm.events import ConfirmedStride, RalmStatistics
+from engines.ralm.foresight import foreseen_ends
 from engines.ralm.knowledge_base import KnowledgeBase, Query
 from engines.ralm.scheduler import StrideScheduler, Verification
 from engines.ralm.sequential import encode, record_writing
@@ -91,6 +95,8 @@ class SpeculativeRalm:
         self._cache = SpeculativeCache(base)
         self._next = len(request.written)  # where the stride behind the last written one starts
         self._before: int | None = None
+        if asynchronous:
+            writer.watch_drafts(self._foresee)
 
     def write(self) -> Generator[ConfirmedStride]:
         """Answer the request.
@@ -109,6 +115,9 @@ class SpeculativeRalm:
     def _write(self) -> Generator[ConfirmedStride]:
         batch: list[Guess] = []  # written, and not searched for yet
         while batch or not self._ended:
+            if not batch and (stride := self._write_foreseen()) is not None:
+                yield stride
+                continue
             self._extend(batch)
             hides = self._hides and batch[-1].can_begin and not self._ended
             queries = [guess.query for guess in batch]
@@ -125,6 +134,35 @@ class SpeculativeRalm:
                 ahead = []
                 yield self._write_found(batch[settled], _best(found[settled]))
             batch = ahead
+
+    def _foresee(self, tree: DraftTree) -> None:
+        """Search for the queries that a draft tells, beside the pass that verifies it."""
+        if not self._scheduler.foresees:
+            return
+        tokens = self._writer.tokens
+        paths = foreseen_ends(tree, len(tokens), self._request.stride)
+        texts = (self._request.query([*tokens, *path]) for path in paths)
+        queries = [self._base.encode(text) for text in texts if not self._verifier.foreseen(text)]
+        self._verifier.foresee(queries, prefetches=self._scheduler.guesses)
+
+    def _write_foreseen(self) -> ConfirmedStride | None:
+        """Write the next stride if a draft told its query; None if not. All before is confirmed."""
+        start = self._next
+        search = self._verifier.foreseen(self._request.query(self._writer.tokens[:start]))
+        if search is None:
+            return None
+        (found,), _ = search.wait()
+        self._cache.insert(found)
+        document, statistics, searches = _best(found), self._statistics, self._verifier.searches
+        statistics.waited_s += search.waited
+        statistics.foreseen += 1
+        new = not self._writer.has_read(document)
+        self._next = start + self._request.stride
+        self._writer.write(document, start, self._next)
+        if self._verifier.searches > searches and not new:
+            seconds = perf_counter() - search.began
+            self._scheduler.verified(Verification(0, 0, 0.0, hidden=True, stride_s=seconds))
+        return self._confirmed(start, document)
 
     @property
     def _hides(self) -> bool:
@@ -214,30 +252,26 @@ class SpeculativeRalm:
         found, seconds = search.wait()
         for ranked in found:
             self._cache.insert(ranked)
-        guesses = [guess for guess in batch if guess.made]
-        written = sum(guess.goes_on for guess in guesses)
-        right = _count_right(guesses, found)
-        self._record(search, len(batch), right, guesses)
+        right = _count_right(batch, found)
+        self._record(search, batch, right)
         stride_s = None
-        if beside and right == len(batch) and not any(one.new for one in (batch[-1], *ahead)):
+        alike = right == len(batch) and not any(guess.new for guess in (batch[-1], *ahead))
+        if beside and search.queries and alike:
             stride_s = (perf_counter() - search.began) / beside
-        new = [guess.new for guess in guesses]
-        lookup_s = sum(guess.lookup_s for guess in guesses) / max(len(guesses), 1)
+        new = [guess.new for guess in batch if guess.made]
+        lookup_s = sum(guess.lookup_s for guess in batch) / len(batch)
         self._scheduler.verified(
-            Verification(len(batch), right, seconds, new, bool(beside), stride_s, lookup_s)
+            Verification(search.queries, right, seconds, new, bool(beside), stride_s, lookup_s)
         )
-        return min(right, written), found
+        return min(right, sum(guess.goes_on for guess in batch)), found
 
-    def _record(self, search: Search, queries: int, right: int, guesses: Sequence[Guess]) -> None:
-        """Count a search, of whose `guesses` so many are right before the first wrong one."""
-        statistics, (_, seconds) = self._statistics, search.wait()
-        statistics.searches += 1
-        statistics.queries += queries
-        statistics.search_s += seconds
+    def _record(self, search: Search, batch: Sequence[Guess], right: int) -> None:
+        """Count a search for `batch`, of which so many are right before the first wrong one."""
+        statistics, guesses = self._statistics, sum(guess.made for guess in batch)
         statistics.waited_s += search.waited
-        statistics.right += right
-        statistics.guesses += min(right + 1, len(guesses))
-        written = sum(guess.goes_on for guess in guesses)
+        statistics.right += min(right, guesses)
+        statistics.guesses += min(right + 1, guesses)
+        written = sum(guess.goes_on for guess in batch)
         statistics.batches += written > 0
         statistics.stride_sum += written
 
@@ -265,9 +299,11 @@ class SpeculativeRalm:
 
     def _confirmed(self, start: int, document: Passage | None) -> ConfirmedStride:
         """The stride that begins at `start`, whose passage is right."""
-        end = start + self._request.stride
-        self._statistics.strides += 1
-        self._statistics.changes += bool(start) and number_of(document) != self._before
+        end, statistics, verifier = start + self._request.stride, self._statistics, self._verifier
+        statistics.searches, statistics.queries = verifier.searches, verifier.queries
+        statistics.search_s = verifier.seconds
+        statistics.strides += 1
+        statistics.changes += bool(start) and number_of(document) != self._before
         self._before = number_of(document)
         last = self._ended and end == self._next
         steps = tuple(self._writer.confirm(end))

@@ -53,6 +53,7 @@ COLUMNS = {
     "hidden": ".3f",
     "changes": ".0%",
     "accuracy": ".0%",
+    "foreseen": ".0%",
     "stride": ".1f",
     "rollbacks": ".1f",
     "calls": ".0f",

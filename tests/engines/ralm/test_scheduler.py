@@ -382,3 +382,41 @@ def test_a_search_is_hidden_only_where_that_does_not_slow_the_writing(
             scheduler.wrote(1.0, new=False)
     assert any(rounds), "it is tried"
     assert scheduler.hides == hides
+
+
+@pytest.mark.parametrize(
+    ("search_s", "right", "asynchronous", "foresees"),
+    [
+        (0.5, 0, True, True),  # guesses are wrong: what drafts tell spares the search before each
+        (3.0, 0, True, True),
+        (0.5, 0, False, False),  # nothing can be done beside a pass
+        (0.5, 1, True, True),
+        (3.0, 1, True, False),  # guesses are right, and who waited for what was told would lose
+        (0.01, 1, True, False),  # a search is over before a thread begins
+    ],
+)
+def test_what_drafts_tell_is_searched_for_where_that_hides_the_search(
+    search_s: float, right: int, asynchronous: bool, foresees: bool
+) -> None:
+    scheduler = OptimalStride(asynchronous=asynchronous)
+    searched_first(scheduler, search_s)
+    scheduler.wrote(1.0, new=True)
+    for _ in range(12):
+        scheduler.verified(verified(1, right, search_s))
+        scheduler.wrote(1.0, new=False)
+    assert scheduler.foresees == foresees
+    scheduler.begin()
+    assert not scheduler.foresees, "one stride is written alone"
+
+
+def test_nothing_is_foreseen_once_searches_slow_the_writing_as_much_as_they_take() -> None:
+    scheduler = OptimalStride(asynchronous=True)
+    searched_first(scheduler, 0.5)
+    scheduler.wrote(1.0, new=True)
+    for _ in range(12):
+        scheduler.verified(verified(1, 0, 0.5))
+        scheduler.wrote(1.0, new=False)
+    assert scheduler.foresees
+    for _ in range(8):
+        scheduler.verified(Verification(0, 0, 0.0, hidden=True, stride_s=1.6))
+    assert not scheduler.foresees
