@@ -13,6 +13,9 @@ place of the last one. Each stride of k tokens is written by the one decode loop
               their queries in one batch (`verification`), roll back at the  │
               first wrong guess, confirm the rest ───────────────────────────┘
 
+A draft that reaches the end of a stride tells the query of the next one: it is searched for beside
+the pass that verifies the draft (`foresight`), and then there is nothing to guess.
+
 Whatever is guessed, the text is that of RaLMSeq, token for token: a stride is confirmed only once
 the passage that it was written under is known to be the best one for its query.
 
