@@ -139,10 +139,17 @@ class SpeculativeRalm:
         """Search for the queries that a draft tells, beside the pass that verifies it."""
         if not self._scheduler.foresees:
             return
-        tokens = self._writer.tokens
-        paths = foreseen_ends(tree, len(tokens), self._request.stride)
-        texts = (self._request.query([*tokens, *path]) for path in paths)
-        queries = [self._base.encode(text) for text in texts if not self._verifier.foreseen(text)]
+        started, request, tokens = perf_counter(), self._request, self._writer.tokens
+        queries = list[Query]()
+        for path in foreseen_ends(tree, len(tokens), request.stride):
+            if len(tokens) + len(path) >= request.stop.limit or request.stop.stops & {*path}:
+                break
+            text = request.query([*tokens, *path])
+            if not self._verifier.foreseen(text):
+                queries.append(self._base.encode(text))
+        seconds = perf_counter() - started
+        self._statistics.encoding_s += seconds
+        self._writer.seconds -= seconds  # drafts are part of writing, this is not
         self._verifier.foresee(queries, prefetches=self._scheduler.guesses)
 
     def _write_foreseen(self) -> ConfirmedStride | None:
@@ -153,14 +160,17 @@ class SpeculativeRalm:
             return None
         (found,), _ = search.wait()
         self._cache.insert(found)
-        document, statistics, searches = _best(found), self._statistics, self._verifier.searches
+        document, statistics = _best(found), self._statistics
         statistics.waited_s += search.waited
         statistics.foreseen += 1
         new = not self._writer.has_read(document)
         self._next = start + self._request.stride
         self._writer.write(document, start, self._next)
-        if self._verifier.searches > searches and not new:
-            seconds = perf_counter() - search.began
+        record_writing(self._writer, statistics)
+        seconds = perf_counter() - search.began
+        if new or not self._verifier.ran_since(search.began):
+            self._time(search.began, seconds, new=new)
+        else:
             self._scheduler.verified(Verification(0, 0, 0.0, hidden=True, stride_s=seconds))
         return self._confirmed(start, document)
 
@@ -181,8 +191,9 @@ class SpeculativeRalm:
             full = len(batch) >= self._scheduler.stride
             if not batch[-1].goes_on or (full and self._hides):
                 return
+            started = perf_counter()
             batch[-1] = self._write_guess(batch[-1])
-            self._time(batch[-1].seconds, new=batch[-1].new)
+            self._time(started, batch[-1].seconds, new=batch[-1].new)
             if full:
                 return
 
@@ -289,12 +300,13 @@ class SpeculativeRalm:
         self._next = guess.start + self._request.stride
         self._writer.write(document, guess.start, self._next)
         record_writing(self._writer, self._statistics)
-        self._time(reading_s + perf_counter() - started, new=new)
+        self._time(started, reading_s + perf_counter() - started, new=new)
         return self._confirmed(guess.start, document)
 
-    def _time(self, seconds: float, *, new: bool) -> None:
-        """Tell the scheduler what a stride takes, unless the answer ended within it."""
-        if len(self._writer.tokens) >= self._next:
+    def _time(self, started: float, seconds: float, *, new: bool) -> None:
+        """Tell the scheduler what a stride takes whose writing `started` then, unless the answer
+        ended within it or a search ran beside it."""
+        if len(self._writer.tokens) >= self._next and not self._verifier.ran_since(started):
             self._scheduler.wrote(seconds, new=new)
 
     def _confirmed(self, start: int, document: Passage | None) -> ConfirmedStride:

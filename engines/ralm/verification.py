@@ -86,6 +86,7 @@ class Verifier:
         self._limit = limit
         self._foreseen: dict[str, Place] = {}
         self._latest: Batch | None = None
+        self._ended_at = 0.0  # the latest search, by `perf_counter`
         self._thread: ThreadPoolExecutor | None = None
         if asynchronous:
             # On all cores, it would slow the writing that it is hidden behind.
@@ -103,10 +104,10 @@ class Verifier:
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a search runs on the thread."""
-        return self._latest is not None and not self._latest.done()
+    def ran_since(self, moment: float) -> bool:
+        """Whether a search ran after `moment`, by `perf_counter`, or does."""
+        running = self._latest is not None and not self._latest.done()
+        return running or self._ended_at > moment
 
     def begin(self, queries: Sequence[Query], *, beside: bool, prefetches: bool) -> Search:
         """Search for `queries`, for the best passage of each alone unless it `prefetches`.
@@ -160,6 +161,6 @@ class Verifier:
     def _search(self, queries: Sequence[Query], limit: int) -> tuple[Found, float]:
         started = perf_counter()
         found = self._base.search(queries, limit)
-        seconds = perf_counter() - started
-        self.seconds += seconds
-        return found, seconds
+        self._ended_at = perf_counter()
+        self.seconds += self._ended_at - started
+        return found, self._ended_at - started

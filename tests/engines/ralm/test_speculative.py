@@ -15,6 +15,7 @@ from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
 from engines.budget.policies import FixedBudget
 from engines.decode import StopCriteria
+from engines.draft_tree import STUDENT, DraftTree, chain
 from engines.drafters.protocol import Drafter
 from engines.ralm import stride_writer
 from engines.ralm.events import ConfirmedStride, RalmStatistics
@@ -25,6 +26,7 @@ from engines.ralm.speculative import SpeculativeRalm
 from engines.ralm.stride_writer import RalmRequest, StrideWriter, number_of
 from engines.ralm.verification import Search
 from engines.sampler import Sampling, make_sampler
+from engines.step import Context, Step
 from tests.engines.ralm.scripted import DocumentTarget, ScriptedBase, prompt, query
 from tests.engines.test_decode import RandomDrafter, every_drafter
 
@@ -323,6 +325,50 @@ def test_what_a_draft_told_is_not_guessed(ahead: int) -> None:
     assert runs[0].foreseen == 0
     assert 3 < runs[1].foreseen < runs[1].strides
     assert runs[1].guesses < runs[0].guesses
+
+
+class Oracle:
+    """Proposes the answer that it knows."""
+
+    name = "student"
+    top_tokens_needed = 0
+
+    def __init__(self, answer: list[int]) -> None:
+        self._answer = answer
+
+    def begin(self, context: Context) -> None:
+        """Nothing."""
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """What follows, at most `limit` rows."""
+        done = len(context.tokens) - context.answer_start
+        return chain(context.root, self._answer[done : done + limit], STUDENT, 0.99)
+
+    def observe(self, step: Step) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize("limit", [4, 8, 200])
+def test_with_right_drafts_most_is_foreseen_and_nothing_behind_the_end(limit: int) -> None:
+    asked = request(0.8, StopCriteria(NEVER, limit))
+    plain, _ = sequential(request(0.8, StopCriteria(NEVER, limit + 8)), ScriptedBase(12), [])
+    base = ScriptedBase(12)
+    strides, statistics = speculative(
+        asked,
+        base,
+        [Oracle(text(plain))],
+        Foreseeing(0),
+        prefetch=1,
+        asynchronous=True,
+        across=True,
+    )
+    assert text(strides) == text(plain)[:limit]
+    assert statistics.strides == limit / 4
+    assert statistics.foreseen >= 0.7 * (statistics.strides - 1), "drafts are trusted in time"
+    assert base.batches[0] == 1
+    assert sum(base.batches) == statistics.queries
+    if limit == 4:
+        assert base.batches == [1]
 
 
 def test_nothing_is_foreseen_where_nothing_is_hidden_or_drafted() -> None:
