@@ -191,6 +191,7 @@ class OptimalStride:
         max_accuracy: γ_max, with the paper's own objective; None for what differs (see above).
         max_stride: where those do not decide.
         prior_accuracy: of guesses, before any was verified.
+        foresees: whether queries that drafts tell may be searched for.
     """
 
     def __init__(
@@ -200,7 +201,9 @@ class OptimalStride:
         max_accuracy: float | None = None,
         max_stride: int = MAX_STRIDE,
         prior_accuracy: float = PRIOR_ACCURACY,
+        foresees: bool = True,
     ) -> None:
+        self._foresees = foresees
         self._choice = Choice(stride=1, hides=False, guesses=True, reads_ahead=True)
         self._stale = self._timed = False
         self._unweighed = 0  # searches since the last choice
@@ -352,7 +355,7 @@ class OptimalStride:
     def _foresight_gain(self, costs: StrideCosts) -> float:
         """The most times that a stride whose query a draft told has the rate of searching first:
         its search is waited for."""
-        if not (self._asynchronous and self._strides):
+        if not (self._foresees and self._asynchronous and self._strides):
             return 0.0
         together_s = max(self._hidden_s(costs), costs.verification_s(1))
         return 1 / max(sequential_rate(costs) * together_s, 1e-9)

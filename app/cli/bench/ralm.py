@@ -138,8 +138,10 @@ class Experiment:
     "tables",
     multiple=True,
     type=click.Choice(list(TABLES)),
+    metavar="NAME",
     help="Methods of the paper's table 1 or 4 (subsets of P, S, A: speed-ups or seconds), 2"
-    " (prefetch) or 5 (strides), or P, S and A together (full); repeatable.  [default: 1, 4]",
+    " (prefetch) or 5 (strides); P, S and A together (full), and without searching for queries that"
+    " drafts tell (foresight); repeatable.  [default: 1, 4]",
 )
 @click.option(
     "--tokens",
