@@ -35,8 +35,8 @@ verifications. What differs from the paper:
   none where searching is cheap. Later answers begin with a search too, but after a prompt was read,
   when it takes up to three times as long as between strides: that is left out.
 - A query that a draft told may be searched for beside the pass that verifies the draft. Its passage
-  is then known, not guessed, but has to be waited for, and some drafts are wrong: that is done where
-  the longer of writing and searching promises `MIN_GAIN` over the best guess.
+  is then known, not guessed, but has to be waited for, and some drafts are wrong. So that is done
+  where the longer of writing and searching promises `MIN_GAIN` over the best guess.
 - One stride of each answer is written with no search beside it. Else a would be known from wrong
   guesses alone while searches are hidden, and what hiding costs would be compared with too much.
 """

@@ -397,15 +397,16 @@ def test_a_search_is_hidden_only_where_that_does_not_slow_the_writing(
 def test_what_drafts_tell_is_searched_for_where_that_hides_the_search(
     search_s: float, right: int, asynchronous: bool, foresees: bool
 ) -> None:
-    scheduler = OptimalStride(asynchronous=asynchronous)
-    searched_first(scheduler, search_s)
-    scheduler.wrote(1.0, new=True)
-    for _ in range(12):
-        scheduler.verified(verified(1, right, search_s))
-        scheduler.wrote(1.0, new=False)
-    assert scheduler.foresees == foresees
-    scheduler.begin()
-    assert not scheduler.foresees, "one stride is written alone"
+    for may in (True, False):
+        scheduler = OptimalStride(asynchronous=asynchronous, foresees=may)
+        searched_first(scheduler, search_s)
+        scheduler.wrote(1.0, new=True)
+        for _ in range(12):
+            scheduler.verified(verified(1, right, search_s))
+            scheduler.wrote(1.0, new=False)
+        assert scheduler.foresees == (foresees and may)
+        scheduler.begin()
+        assert not scheduler.foresees, "one stride is written alone"
 
 
 def test_nothing_is_foreseen_once_searches_slow_the_writing_as_much_as_they_take() -> None:
