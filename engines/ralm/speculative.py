@@ -60,11 +60,6 @@ class Guess:
     lookup_s: float
     seconds: float = 0.0
 
-    @property
-    def can_begin(self) -> bool:
-        """Whether there is something to do for the stride before its search is over."""
-        return self.goes_on or (self.made and self.new)
-
 
 class SpeculativeRalm:
     """Writes one answer.
@@ -119,7 +114,7 @@ class SpeculativeRalm:
                 yield stride
                 continue
             self._extend(batch)
-            hides = self._hides and batch[-1].can_begin and not self._ended
+            hides = self._hides and self._can_begin(batch[-1]) and not self._ended
             queries = [guess.query for guess in batch]
             search = self._verifier.begin(queries, beside=hides, prefetches=self._scheduler.guesses)
             before = self._next
@@ -177,6 +172,15 @@ class SpeculativeRalm:
     @property
     def _hides(self) -> bool:
         return self._asynchronous and self._scheduler.hides
+
+    def _can_begin(self, guess: Guess) -> bool:
+        """Whether there is something to do for a stride before its search is over: to write it, or
+        to read its passage, if a part of that takes no longer than a search does on average."""
+        return guess.goes_on or (guess.made and guess.new and self._reading_fits)
+
+    @property
+    def _reading_fits(self) -> bool:
+        return self._writer.chunk_s * self._verifier.searches <= self._verifier.seconds
 
     @property
     def _ended(self) -> bool:

@@ -64,6 +64,7 @@ class StrideWriter:
         prefills: times that a prompt was read, or as much of it as the KV cache lacked.
         calls: forward passes of `decode`, those of discarded tokens included.
         seconds: spent on writing.
+        chunk_s: seconds that `READ_CHUNK` tokens took of the last prompt that was read; 0 before.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class StrideWriter:
         self.finish = ""
         self.document: Passage | None = None
         self.prefills = self.calls = 0
-        self.seconds = 0.0
+        self.seconds = self.chunk_s = 0.0
         self._target = target
         self._drafters = drafters
         self._budget = StrideBudget(budget)
@@ -137,8 +138,7 @@ class StrideWriter:
         """Whether the KV cache holds the prompt with `document`; others may need its cells."""
         read = number_of(document) in self._read
         if read and isinstance(self._target, ParkingTarget):
-            prompt = self._request.prompt(document)
-            return self._target.cached_prefix(prompt) == len(prompt)
+            return not self._unread(self._request.prompt(document))
         return read
 
     def rewind(self, length: int) -> None:
@@ -208,10 +208,13 @@ class StrideWriter:
             else:
                 self._read.clear()
         self.prefills += 1
+        unread, started = self._unread(text), perf_counter()
         for _ in self._target.prefill(text):
             self.finish = request.interruption()
             if self.finish:
                 return
+        if unread >= READ_CHUNK:
+            self.chunk_s = (perf_counter() - started) * READ_CHUNK / unread
         self._read.add(number_of(document))
         self._steps = decode(
             self._target,
@@ -222,6 +225,12 @@ class StrideWriter:
             temperature=request.temperature,
             answered=answered,
         )
+
+    def _unread(self, text: Sequence[int]) -> int:
+        """Tokens of `text` that the KV cache lacks."""
+        if isinstance(self._target, ParkingTarget):
+            return len(text) - self._target.cached_prefix(text)
+        return len(text)
 
     def _finish_at(self, length: int) -> str:
         """Why the answer ends with its first `length` tokens; empty if it goes on."""

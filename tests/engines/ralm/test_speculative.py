@@ -289,6 +289,7 @@ def test_a_passage_that_may_be_wrong_is_not_read_before_it_is_found() -> None:
 
 def test_a_passage_is_read_while_it_is_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Search, "is_done", False)  # every search takes longer than that
+    monkeypatch.setattr(SpeculativeRalm, "_reading_fits", True)
     asked = request(0.8, StopCriteria(NEVER, 128))
     plain, _ = sequential(asked, ScriptedBase(12), [])
     begun = []
