@@ -7,7 +7,8 @@ Algorithm 1 of the paper, with its three accelerations, each of which may be off
   where it is better to search first;
 - asynchronous verification (A): the last stride of a batch, and more, are written while the batch
   is verified; writing stops when a guess is found to be wrong. A stride that is searched for first
-  is not written, but the passage that is guessed for it is read, as far as the search takes.
+  is not written, but the passage that is guessed for it is read, as far as the search takes, unless
+  it is over before a part of the passage is.
   Queries that drafts tell are searched for beside the pass that verifies the draft (`foresight`):
   a stride whose query was told is neither guessed for nor verified.
 
@@ -158,10 +159,7 @@ class SpeculativeRalm:
         document, statistics = _best(found), self._statistics
         statistics.waited_s += search.waited
         statistics.foreseen += 1
-        new = not self._writer.has_read(document)
-        self._next = start + self._request.stride
-        self._writer.write(document, start, self._next)
-        record_writing(self._writer, statistics)
+        new = self._write_stride(document, start)
         seconds = perf_counter() - search.began
         if new or not self._verifier.ran_since(search.began):
             self._time(search.began, seconds, new=new)
@@ -297,15 +295,25 @@ class SpeculativeRalm:
             self._statistics.rollbacks += 1
             self._statistics.discarded += len(self._writer.tokens) - guess.start
             self._writer.rewind(guess.start)
-        new, reading_s = not self._writer.has_read(document), 0.0
+        reading_s = 0.0
         if not guess.goes_on and number_of(document) == number_of(guess.document):
             reading_s = guess.seconds
         started = perf_counter()
-        self._next = guess.start + self._request.stride
-        self._writer.write(document, guess.start, self._next)
-        record_writing(self._writer, self._statistics)
+        new = self._write_stride(document, guess.start)
         self._time(started, reading_s + perf_counter() - started, new=new)
         return self._confirmed(guess.start, document)
+
+    def _write_stride(self, document: Passage | None, start: int) -> bool:
+        """Write the stride that begins at `start` under its true passage.
+
+        Returns:
+            Whether that had to be read.
+        """
+        new = not self._writer.has_read(document)
+        self._next = start + self._request.stride
+        self._writer.write(document, start, self._next)
+        record_writing(self._writer, self._statistics)
+        return new
 
     def _time(self, started: float, seconds: float, *, new: bool) -> None:
         """Tell the scheduler what a stride takes whose writing `started` then, unless the answer

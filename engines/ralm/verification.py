@@ -121,13 +121,8 @@ class Verifier:
         started = perf_counter()
         new = [query for query in queries if query.text not in self._foreseen]
         batch = self._submit(new, beside=beside, prefetches=prefetches) if new else None
-        places, at = list[Place](), 0
-        for query in queries:
-            place = self._foreseen.get(query.text)
-            if place is None:
-                assert batch is not None, "what was not foreseen is searched for"
-                place, at = Place(batch, at), at + 1
-            places.append(place)
+        here = _places(new, batch) if batch is not None else {}
+        places = [here.get(query.text) or self._foreseen[query.text] for query in queries]
         search = Search(places, batch, 0.0 if beside else perf_counter() - started)
         if not beside:
             search.wait()
@@ -137,8 +132,7 @@ class Verifier:
         """Search beside what is done next for queries that may come."""
         if queries:
             batch = self._submit(queries, beside=True, prefetches=prefetches)
-            texts = (query.text for query in queries)
-            self._foreseen |= {text: Place(batch, at) for at, text in enumerate(texts)}
+            self._foreseen |= _places(queries, batch)
 
     def foreseen(self, text: str) -> Search | None:
         """The search for a query that was foreseen; None if it was not."""
@@ -164,3 +158,8 @@ class Verifier:
         self._ended_at = perf_counter()
         self.seconds += self._ended_at - started
         return found, self._ended_at - started
+
+
+def _places(queries: Sequence[Query], batch: Batch) -> dict[str, Place]:
+    """Where `batch` holds the passages of `queries`, by their texts."""
+    return {query.text: Place(batch, at) for at, query in enumerate(queries)}

@@ -6,6 +6,7 @@ Pure layout: `phrases.py` owns the words, `drawing.py` the bars.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 from rich.segment import Segment
 from rich.style import Style
@@ -70,7 +71,7 @@ def column(
         Text(),
         *_draft_lines(stats, styles),
         Text(),
-        *_passage_lines(stats, styles),
+        *_passage_lines(stats, width, styles),
     ]
     if detailed:
         lines += details(stats, width, styles)
@@ -245,7 +246,7 @@ def _draft_lines(stats: SessionStatistics, styles: PanelStyles) -> list[Text]:
     ]
 
 
-def _passage_lines(stats: SessionStatistics, styles: PanelStyles) -> list[Text]:
+def _passage_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
     """How passages are guessed ahead, in answers that retrieve while they are written."""
     if stats.retrieval is None:
         return []
@@ -255,7 +256,8 @@ def _passage_lines(stats: SessionStatistics, styles: PanelStyles) -> list[Text]:
         phrases.strides(stats.retrieval),
         phrases.search_saved(stats.retrieval),
     )
-    return [_title("passages", styles), *(Text(line, style=styles.text) for line in said), Text()]
+    lines = chain.from_iterable(phrases.wrapped(line, width) for line in said)
+    return [_title("passages", styles), *(Text(line, style=styles.text) for line in lines), Text()]
 
 
 def _passage_line(retrieval: RalmStatistics, styles: PanelStyles) -> Text:
