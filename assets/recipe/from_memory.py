@@ -64,7 +64,7 @@ def recall(pool: Pool, rng: Random, style: Style) -> Chat:
     page = _known_page(pool, rng)
     example = rng.choice(page.examples)
     task = pool.spoken.get(example.what)
-    own = task if task is not None and task.name == page.name else None
+    own = task if task and task.name == page.name and pool.remembers(task) else None
     return preface(rng) + ask_task(page, example, own, rng, style, noted=False)
 
 

@@ -46,11 +46,11 @@ def prepare(source: Path, path: Path, vocabulary: int, chats: int, seed: int) ->
 
 
 KINDS: dict[Kind, float] = {
-    from_memory.recall: 105,
-    from_memory.recall_more: 12,
+    from_memory.recall: 150,
+    from_memory.recall_more: 16,
     from_memory.wander: 20,
     from_memory.everyday: 360,
-    from_memory.harmless: 260,
+    from_memory.harmless: 330,
     from_memory.glance: 1,
     from_memory.what_is: 3,
     from_memory.explain: 1,

@@ -33,7 +33,7 @@ from engines.distillation.model import Llama
 
 _LOG = logging.getLogger(__name__)
 _SAVE_SECONDS = 240.0
-_BATCH_TOKENS = {"cpu": 1536, "cuda": 24_576}
+_BATCH_TOKENS = {"cpu": 1536, "cuda": 49_152}
 """The most tokens of one forward pass: enough for large products, and few enough that a step is
 several passes to distribute over threads; what keeps a GPU busy for longer than its kernels take to
 launch."""
@@ -135,6 +135,7 @@ class TrainingRun:
         """
         threads = torch.get_num_threads()
         self.threads = 1 if self.device.type == "cuda" else threads
+        self.model.dropout = schedule.dropout
         torch.set_num_threads(1)
         try:
             with ThreadPoolExecutor(self.threads) as workers:

@@ -116,6 +116,16 @@ class Pool:
         """The tasks that have phrases, by the description on their page."""
         return {task.answer.what: task for task in self.all_tasks}
 
+    def remembers(self, task: Task) -> bool:
+        """Whether questions that do not name the command of ``task`` may be answered from memory.
+
+        Not if it destroys something, unless it is an everyday one: what a model knows by heart it
+        also answers to questions that only sound like it.
+        """
+        asked_for = (task.name, task.answer.command)
+        everyday = ((each.name, each.answer.command) for each in self.tasks)
+        return not destroys(task.answer) or asked_for in everyday
+
     @cached_property
     def statistics(self) -> PageStatistics:
         """How common words are on the pages that may be in notes."""
@@ -147,6 +157,12 @@ def _half_of(name: str) -> int:
 
 
 Kind = Callable[[Pool, Random, Style], Chat]
+
+
+def destroys(example: Example) -> bool:
+    """Whether the command destroys something."""
+    return bool(warning(readable(example.command)))
+
 
 _GENERIC = ("display help", "display version", "show help", "display the help", "view document")
 _WHAT = (
@@ -200,17 +216,27 @@ def reply(text: str) -> ChatTurn:
 
 
 def _question(
-    example: Example, name: str, rng: Random, style: Style, named: float, *, valued: bool
+    example: Example, name: str, rng: Random, style: Style, named: float, *, noted: bool
 ) -> str:
+    """A question in the page's words, which names the command with the chance ``named``.
+
+    From memory, one for a command that destroys something always does.
+    """
     phrase = reword(example.plain, rng, style)
-    if valued and rng.random() < style.values:
+    named = named if noted or not destroys(example) else 1.0
+    if not noted and rng.random() < style.values:
         phrase = name_values(phrase, example.command, rng)
     bare = phrase.lower().startswith(_GENERIC) or len(phrase.split()) < 3
     return ask(phrase, rng, style, name if bare or rng.random() < named else None)
 
 
 def ask_next(page: Page, example: Example, rng: Random, style: Style) -> Chat:
-    """A task of ``page``, known by heart, that goes on from a question before."""
+    """A task of ``page``, known by heart, that goes on from a question before.
+
+    One that destroys something is asked for as if it came first, by its command's name.
+    """
+    if destroys(example):
+        return ask_how(page, example, rng, style, noted=False)
     phrase = reword(example.plain, rng, style)
     if rng.random() < style.values:
         phrase = name_values(phrase, example.command, rng)
@@ -220,7 +246,7 @@ def ask_next(page: Page, example: Example, rng: Random, style: Style) -> Chat:
 
 def ask_how(page: Page, example: Example, rng: Random, style: Style, *, noted: bool) -> Chat:
     """A task of ``page``, which stands in the notes or is known by heart."""
-    question = _question(example, page.name, rng, style, 0.45, valued=not noted)
+    question = _question(example, page.name, rng, style, 0.45, noted=noted)
     return user(question), _reply_how(question, page.name, example, noted=noted)
 
 
@@ -255,7 +281,7 @@ def ask_task(
 
 def ask_named(page: Page, example: Example, rng: Random, style: Style) -> Chat:
     """A task of ``page``; the question nearly always names the command."""
-    question = _question(example, page.name, rng, style, 0.85, valued=True)
+    question = _question(example, page.name, rng, style, 0.85, noted=False)
     return user(question), _reply_how(question, page.name, example, noted=False)
 
 
@@ -272,7 +298,7 @@ def ask_unknown(name: str, example: Example, rng: Random, style: Style) -> Chat:
     if rng.random() < 0.5:
         question = rng.choice(_WHAT).format(name)
     else:
-        question = _question(example, name, rng, style, 1.0, valued=True)
+        question = _question(example, name, rng, style, 1.0, noted=False)
     return user(question), reply(answer_unknown(name))
 
 

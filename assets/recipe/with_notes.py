@@ -137,6 +137,7 @@ def _ask_elsewhere(notes: Sequence[NotedPage], pool: Pool, rng: Random, style: S
         source = draw_source(pool, rng)
         example = rng.choice(source.page.examples)
         task, known = pool.spoken.get(example.what), source.known
+        known = known and (task is None or pool.remembers(task))
         question, answer = ask_task(source.page, example, task, rng, style, noted=False)
     if any(f"`{each.page.name}`" in answer.text for each in notes):
         return _ask_source(rng.choice(notes), pool, rng, style)
@@ -334,7 +335,7 @@ def _in_own_words(pool: Pool, rng: Random, *, covered: bool) -> _Asked:
         task = rng.choice(pool.own_words)
         page = pool.pages[task.name]
         number, phrases = page.examples.index(task.answer), task.phrases
-        known = any(page is each for each in pool.known)
+        known = pool.remembers(task) and any(page is each for each in pool.known)
     elif pool.tasks and kind < 0.85:
         task = rng.choice(pool.tasks)
         found = pool.core_pages.get(task.name)

@@ -108,11 +108,17 @@ class Layer(nn.Module):
         self.down_proj = _matrix(width, hidden)
 
     def forward(
-        self, x: Tensor, cos: Tensor, sin: Tensor, wanted: Tensor | None = None
+        self,
+        x: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        wanted: Tensor | None = None,
+        dropout: float = 0.0,
     ) -> tuple[Tensor, Tensor]:
         """(batch, length, width) to the same; one product for q, k and v, one for gate and up.
 
-        Also returns the guidance loss of the first head for ``wanted`` (`_guidance_loss`).
+        Of what either half adds, the fraction ``dropout`` is left out, at random. Also returns the
+        guidance loss of the first head for ``wanted`` (`_guidance_loss`).
         """
         batch, length, _ = x.shape
         shape = self.shape
@@ -124,10 +130,11 @@ class Layer(nn.Module):
         q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
         missed = x.new_zeros(()) if wanted is None else _guidance_loss(q[:, 0], k[:, 0], wanted)
         mixed = _attend(q, k, v)
-        x = x + F.linear(mixed.transpose(1, 2).reshape(batch, length, -1), self.o_proj)
+        attended = F.linear(mixed.transpose(1, 2).reshape(batch, length, -1), self.o_proj)
+        x = x + F.dropout(attended, dropout)
         normed = self._norm(x, self.post_attention_layernorm)
         gate, up = F.linear(normed, torch.cat((self.gate_proj, self.up_proj))).chunk(2, dim=-1)
-        return x + F.linear(F.silu(gate) * up, self.down_proj), missed
+        return x + F.dropout(F.linear(F.silu(gate) * up, self.down_proj), dropout), missed
 
     def _norm(self, x: Tensor, scale: Tensor) -> Tensor:
         return F.rms_norm(x, (self.shape.width,), scale, self.shape.epsilon)
@@ -138,7 +145,11 @@ def _matrix(rows: int, columns: int) -> nn.Parameter:
 
 
 class Llama(nn.Module):
-    """The model; input and output embeddings are one matrix where the shape says so."""
+    """The model; input and output embeddings are one matrix where the shape says so.
+
+    ``dropout`` is the fraction of what a layer adds that is left out, at random: for training on
+    questions that come again and again.
+    """
 
     cos: Tensor
     sin: Tensor
@@ -146,6 +157,7 @@ class Llama(nn.Module):
     def __init__(self, shape: LlamaShape, rope_factors: Tensor | None = None) -> None:
         super().__init__()
         self.shape = shape
+        self.dropout = 0.0
         self.embed_tokens = _matrix(shape.vocabulary, shape.width)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
         self.norm = nn.Parameter(torch.ones(shape.width))
@@ -170,7 +182,7 @@ class Llama(nn.Module):
         cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
         missed = x.new_zeros(())
         for number, layer in enumerate(self.layers):
-            x, more = layer(x, cos, sin, wanted.get(number))
+            x, more = layer(x, cos, sin, wanted.get(number), self.dropout)
             missed = missed + more
         return F.rms_norm(x, (self.shape.width,), self.norm, self.shape.epsilon), missed
 

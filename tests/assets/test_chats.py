@@ -1,5 +1,6 @@
 """The kinds of chat: what is asked, what is in the notes, what the right answer is."""
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -8,6 +9,7 @@ import pytest
 from assets.recipe import from_memory, with_notes
 from assets.recipe.destructive import warning
 from assets.recipe.follow_ups import follow_up
+from assets.recipe.material_files import Task
 from assets.recipe.pages import Example, Page, disguise, invent_page, read_pages, split
 from assets.recipe.placeholders import readable
 from assets.recipe.prepare import KINDS, make_chat, make_pool
@@ -57,6 +59,30 @@ def test_a_destructive_answer_from_memory_weighs_less() -> None:
         example = Example("Remove a file", command)
         _, answer = ask_how(page, example, rng, Style(), noted=noted)
         assert answer.weight == weight
+
+
+def _deleting(name: str) -> Example:
+    return Example("Delete all the files in a directory", f"{name} rm {{{{path/to/directory}}}}")
+
+
+@pytest.mark.parametrize("kind", [from_memory.recall, from_memory.recall_more, from_memory.glance])
+def test_from_memory_a_destructive_command_is_asked_for_by_name(kind: Kind, pool: Pool) -> None:
+    pages = tuple(replace(page, examples=(_deleting(page.name),) * 3) for page in pool.known)
+    own = tuple(Task(page.name, page.examples[0], ("get rid of files",)) for page in pages)
+    told = replace(pool, core=pages, known=pages, note_pages=pages, tasks=(), own_words=own)
+    for chat in (kind(told, Random(seed), Style(slips=0.0)) for seed in range(200)):
+        turns = [turn for turn in chat if turn.role != "system"]
+        for question, answer in zip(turns[::2], turns[1::2], strict=True):
+            if warning(command_of(answer.text)):
+                assert name_of(answer.text) in question.text.lower()
+
+
+def test_an_everyday_destructive_command_is_asked_for_without_its_name(pool: Pool) -> None:
+    page = replace(pool.known[0], examples=(_deleting(pool.known[0].name),))
+    task = Task(page.name, page.examples[0], ("get rid of files",))
+    told = replace(pool, core=(page,), known=(page,), note_pages=(page,), tasks=(task,))
+    asked = [chat[-2].text for chat in _draw(from_memory.recall, told, 200)]
+    assert any(page.name not in question for question in asked)
 
 
 @pytest.mark.parametrize("kind", list(KINDS))

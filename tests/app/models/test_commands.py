@@ -14,9 +14,11 @@ import pytest
 from app.cli.main import run
 from app.locations import Locations, ModelFolders
 from app.models.discovery import embedded
+from engines.llama.gguf import read_metadata
 from tests.app.models.gguf_files import split_gguf, write_gguf
 
 MEGABYTES = f"{embedded().stat().st_size / 1e6:.0f}"
+MILLIONS = f"{read_metadata(embedded()).parameters / 1e6:.0f}"
 pytestmark = pytest.mark.usefixtures("unhurried_close")
 
 
@@ -43,7 +45,8 @@ def test_models_are_listed_and_the_one_in_use_is_marked(
     write_gguf(locations.models / "org" / "tuned" / "tuned-Q8_0.gguf")
     title, first, second = _lines(capsys)
     assert title.split() == ["name", "size", "parameters", "quantisation", "context", "place"]
-    assert first.split() == ["*", "embedded", MEGABYTES, "MB", "7", "M", "F16", "2,048", "specchat"]
+    size = [MEGABYTES, "MB", MILLIONS, "M"]
+    assert first.split() == ["*", "embedded", *size, "F16", "2,048", "specchat"]
     assert second.split()[0] == "org/tuned:Q8_0"
     assert _lines(capsys, "use", "org/tuned") == ["Switched to org/tuned:Q8_0"]
     assert _lines(capsys)[2].startswith("* org/tuned:Q8_0")
@@ -160,7 +163,7 @@ def test_a_model_in_parts_is_one_model_through_the_cache_s_links(
         (snapshot / part.name).symlink_to(blob)
     listed = _lines(capsys)[2].split()
     size = [MEGABYTES, "MB"]
-    assert listed == ["org/parted:F16", *size, "7", "M", "F16", "2,048", "Hugging", "Face"]
+    assert listed == ["org/parted:F16", *size, MILLIONS, "M", "F16", "2,048", "Hugging", "Face"]
     assert run(["ask", "--json", "--max-tokens", "2", "--model", "org/parted", "hello"]) == 0
     assert json.loads(capsys.readouterr().out)["tokens"] == 2
 

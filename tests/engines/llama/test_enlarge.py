@@ -17,6 +17,7 @@ from engines.budget.policies import FixedBudget
 from engines.decode import StopCriteria, decode
 from engines.draft_tree import chain, root_only
 from engines.drafters.mtp import Heads, MtpDrafter
+from engines.llama import context
 from engines.llama.enlarge import Enlargement, enlarge
 from engines.llama.gguf import read_metadata
 from engines.llama.model import LlamaModel, load
@@ -29,8 +30,9 @@ from tests.engines.tiny_heads import write_depth_heads
 PROMPT = [1, *range(300, 330)]
 ANSWER_TOKENS = 24
 EXACT, ROUNDED = 1e-4, 0.05
-"""Largest differences of logits up to 20: where √wider is a power of two nothing is rounded anew;
-elsewhere activations, rounded to 16 bits for matrices of 16-bit floats, fall to either side."""
+"""Largest differences of logits up to 20: activations, rounded to 16 bits for matrices of 16-bit
+floats, fall to either side where a norm's √wider is no power of two, or long rows are summed in
+another order."""
 
 Entry = tuple[str, Any, Any]
 """A tensor's name, data and type."""
@@ -38,6 +40,12 @@ Entry = tuple[str, Any, Any]
 
 def _open(path: Path) -> LlamaModel:
     return load(path, threads=THREADS, gpu_layers=0, context_length=1024)
+
+
+@pytest.fixture(autouse=True)
+def fused_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the width: plain attention rounds otherwise."""
+    monkeypatch.setattr(context, "MIN_PLAIN_WIDTH", 1 << 20)
 
 
 def _logits(target: Target) -> Floats:
@@ -74,7 +82,7 @@ def test_an_enlarged_model_gives_the_same_tokens(
     for name in ("embedding_length", "feed_forward_length", "attention.head_count"):
         assert header.number(name) == wider * original.number(name)
     assert header.parameters > wider**2 * original.parameters * 0.7
-    _assert_same(model, large, EXACT if wider in (1, 4) else ROUNDED)
+    _assert_same(model, large, EXACT if wider == 1 else ROUNDED)
     assert large.target.fingerprint != model.target.fingerprint
     assert large.vocabulary.fingerprint == model.vocabulary.fingerprint
     assert [entry.name for entry in path.parent.iterdir()] == ["large.gguf"]
@@ -90,7 +98,8 @@ def _variant(path: Path) -> Path:
     """The embedded model in Q8_0 with half the key-value heads, biases and an output matrix."""
     reader = gguf.GGUFReader(EMBEDDED)
     entries = [one for tensor in reader.tensors for one in _changed(tensor)]
-    _write(path, reader, entries, {"llama.attention.head_count_kv": 2})
+    heads = read_metadata(EMBEDDED).number("attention.head_count")
+    _write(path, reader, entries, {"llama.attention.head_count_kv": heads // 2})
     return path
 
 
