@@ -136,9 +136,11 @@ def step_train(recipe: Recipe) -> None:
 
 
 def step_learn_questions(recipe: Recipe) -> None:
-    """Train the model of questions, which begins with the target's first layers."""
+    """Train the model of questions, which begins with the first layers of a target as wide."""
     role, shape = "question-model", recipe.setting.question_model
-    given = recipe.given(role) or first_layers(recipe.target(), shape)
+    given = recipe.given(role)
+    if given is None and recipe.setting.target.width == shape.width:
+        given = first_layers(recipe.target(), shape)
     run = TrainingRun(shape, recipe.work / role, given)
     loss = make_next_token_loss(shape)
     recipe.train(run, recipe.setting.question_schedule, loss, ask_for_entry)

@@ -108,6 +108,8 @@ class TrainingRun:
         """``weights`` are where a run without a checkpoint begins; None: at random."""
         self.folder = folder
         self.device, self.dtype = pick_device()
+        # cuDNN plans its attention anew for each shape, and few batches have one that was seen.
+        torch.backends.cuda.enable_cudnn_sdp(False)
         torch.manual_seed(0)
         self.model = Llama(shape.llama)
         if weights is not None:

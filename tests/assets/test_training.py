@@ -272,6 +272,16 @@ def test_training_pauses_when_its_time_is_over(steps: list[EncodedChats], tmp_pa
     assert TrainingRun(SHAPE, tmp_path).progress == Progress()
 
 
+def test_dropout_leaves_out_what_layers_add(batch: TrainingBatch, tmp_path: Path) -> None:
+    run = TrainingRun(SHAPE, tmp_path)
+    run.train(iter(()), replace(SCHEDULE, dropout=1.0), NEXT_TOKEN, seconds=0)
+    embedded = torch.nn.functional.embedding(batch.ids, run.model.embed_tokens)
+    bare = torch.nn.functional.rms_norm(embedded, (SHAPE.width,), run.model.norm, SHAPE.epsilon)
+    torch.testing.assert_close(run.model(batch.ids), bare)
+    run.train(iter(()), SCHEDULE, NEXT_TOKEN, seconds=0)
+    assert not torch.allclose(run.model(batch.ids), bare)
+
+
 def test_a_student_equal_to_its_teacher_has_nothing_to_learn(batch: TrainingBatch) -> None:
     torch.manual_seed(0)
     teacher = Llama(SHAPE.llama)
