@@ -34,8 +34,8 @@ CORE_SHARE = 0.25
 
 OUTSIDE_WEIGHT = 10.0
 """Weight of a refusal's first word, five times that of a command's: a doubtful question is mostly
-outside, and a wrong command does more harm than a refusal. With 3.5, .907 of the outside questions
-were refused; .951 to .971 with this, and one or two of 140 inside."""
+outside, and a wrong command does more harm than a refusal. Twenty times made follow-ups worse, and
+refusals hardly likelier: `calibration` does that."""
 
 AFTER_SHARE = 0.3
 """The share of questions outside that follow an answer: the pair that was trained without

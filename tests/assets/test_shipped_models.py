@@ -7,8 +7,11 @@ import pytest
 
 from assets.recipe.export import FILES, STUDENT_FILE, TARGET_FILE
 from assets.recipe.reader import AnswerReader, command_of, well_formed
+from assets.recipe.settings import BRIEFLY
 from assets.recipe.tokens import CHAT_TEMPLATE, SPECIALS
 from assets.recipe.turns import ChatTurn
+from engines.distillation.model import Llama
+from engines.distillation.weights import read_student
 
 ASSETS = Path(__file__).parents[2] / "assets"
 
@@ -34,6 +37,11 @@ def test_a_file_says_what_it_is(file: str) -> None:
     assert fields["tokenizer.ggml.tokens"].contents()[: len(SPECIALS)] == list(SPECIALS)
     heads = fields["llama.attention.head_count"].contents()
     assert fields["llama.embedding_length"].contents() == 64 * heads
+
+
+@pytest.mark.parametrize(("role", "file"), FILES.items())
+def test_training_goes_on_from_a_shipped_file(role: str, file: str) -> None:
+    Llama(BRIEFLY.shapes[role].llama).load_state_dict(read_student(ASSETS / file).weights)
 
 
 def test_all_speak_the_same_tokens() -> None:

@@ -292,7 +292,7 @@ def test_imported_texts_answer_and_are_cited(tmp_path: Path) -> None:
     printed = specchat(data, "ask", question, *SHORT)
     assert printed.stderr.decode().splitlines() == [f"[1] {tmp_path / 'frobnicate.md'}:1"]
     iterative = ask_json(data, question, "--docs", "iterative")
-    assert str(report["text"]).startswith(str(iterative["text"])), "there is one passage"
+    assert "Turn the blue knob" in str(iterative["text"])
     figures = iterative["retrieval"]
     assert isinstance(figures, dict)
     assert figures["strides"] > 0
