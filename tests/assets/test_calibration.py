@@ -1,0 +1,33 @@
+"""Refusing more often: the log-odds shift where answers begin, and nowhere else."""
+
+import torch
+
+from assets.recipe.calibration import Beginnings, refusal_vector
+from assets.recipe.settings import Shape
+from engines.distillation.model import Llama
+
+SHIFTED, LEFT = 7, 8
+
+
+def _chats(seed: int) -> list[Beginnings]:
+    """Random ids, some of them `SHIFTED` or `LEFT`, after which an answer begins."""
+    generator = torch.Generator().manual_seed(seed)
+    chats = [torch.randint(0, 50, (60,), generator=generator) for _ in range(40)]
+    return [Beginnings(ids, (ids == SHIFTED) | (ids == LEFT), ids == SHIFTED) for ids in chats]
+
+
+def test_only_those_beginnings_of_answers_are_shifted() -> None:
+    torch.manual_seed(1)
+    model = Llama(Shape(layers=1, width=64, hidden=64, vocabulary=50).llama)
+    added = refusal_vector(model, iter(_chats(1)), shift=2.0)
+    with torch.no_grad():
+        pairs = [(model(chat.ids[None])[0] @ added, chat.shifted) for chat in _chats(2)]
+    shifted = torch.cat([each[chosen] for each, chosen in pairs])
+    others = torch.cat([each[~chosen] for each, chosen in pairs])
+    assert 1.4 < float(shifted.mean()) < 2.2
+    assert float(others.abs().mean()) < 0.3
+
+
+def test_no_shift_changes_nothing() -> None:
+    model = Llama(Shape(layers=1, width=64, hidden=64, vocabulary=50).llama)
+    assert not refusal_vector(model, iter(_chats(1)), shift=0.0).any()
