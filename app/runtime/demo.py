@@ -22,7 +22,7 @@ from datastores.errors import StoreError
 from engines.llama.enlarge import Enlargement, enlarge
 
 LARGER = Enlargement(wider=4)
-"""About 230 million weights: some 30 tokens per second on two cores."""
+"""About 230 million weights: some 50 tokens per second on two cores."""
 DRAFTERS = ("prompt", "recycle", "crest")
 """Those that need no draft model and no fifty answers before they help."""
 MAX_TOKENS = 200

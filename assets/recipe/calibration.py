@@ -1,11 +1,11 @@
 """``python -m assets.recipe.calibration --pages tldr --shift 2 --out out PAIR``: refuse more often.
 
 A model that fits its training questions is sure of every question, so that no weight of the loss
-tells how doubtful ones are answered. This shifts the log-odds of a refusal instead, which all begin
-with the same word: to that word's row of the output matrix it adds the vector whose product with
-the final state is ``shift`` where the first answer of a chat without notes begins, and next to
-nothing at all other tokens, follow-ups included (ridge regression). Refuses to know by which
-questions the shift is chosen.
+tells how doubtful ones are answered. This shifts the log-odds of a refusal instead. All refusals
+begin with the same word: its row of the output matrix gets a vector whose product with the final
+state is ``shift`` where the first answer of a chat without notes begins, and next to nothing at all
+other tokens, follow-ups included (ridge regression). Refuses to know by which questions the shift
+is chosen.
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from assets.recipe import with_notes
-from assets.recipe.export import STUDENT_FILE, TARGET_FILE, copy_tokenizer
+from assets.recipe.export import STUDENT_FILE, TARGET_FILE, read_tokenizer
 from assets.recipe.pages import read_pages, split
 from assets.recipe.prepare import KINDS, make_pool
-from assets.recipe.tokens import encode_chats, load_tokenizer
+from assets.recipe.tokens import encode_chats, render_prompt
 from assets.recipe.turns import Pool
 from assets.recipe.wording import Style
 from datastores.errors import SpecchatError
 from engines.distillation.model import Llama
 from engines.distillation.weights import read_student, write_student
 
-ANSWER_BEGINS = "<|im_start|>assistant\n"
 BEGINNING_WEIGHT = 20.0
-"""Of a place where an answer begins, which is one token in fifty."""
+"""Weight of a position where an answer begins. Others weigh 1, and are fifty times as many."""
 RIDGE = 1e-2
 CHATS = 800
 
@@ -69,7 +68,7 @@ def refusal_vector(model: Llama, chats: Iterator[Beginnings], shift: float) -> T
 
 def draw_chats(pool: Pool, tokenizer: Tokenizer, seed: int) -> Iterator[Beginnings]:
     """Training chats for `refusal_vector`."""
-    rng, opening = Random(seed), tokenizer.encode(ANSWER_BEGINS).ids
+    rng, opening = Random(seed), tokenizer.encode(render_prompt(())).ids
     for kind in rng.choices(list(KINDS), weights=list(KINDS.values()), k=CHATS):
         (chat,) = encode_chats(tokenizer, [kind(pool, rng, Style())])
         ids = torch.from_numpy(chat.ids.astype("int64"))
@@ -87,19 +86,16 @@ def draw_chats(pool: Pool, tokenizer: Tokenizer, seed: int) -> Iterator[Beginnin
 @click.option("--seed", default=3, show_default=True, help="Fixes the chats.")
 @click.argument("pair", type=click.Path(path_type=Path))
 def main(pages: Path, shift: float, out: Path, seed: int, pair: Path) -> None:
-    """Shift the log-odds of a refusal by the target in PAIR; its student is copied."""
+    """Shift how readily the target in PAIR refuses, and copy its student."""
     try:
-        copy_tokenizer(pair / TARGET_FILE, out / "tokenizer.json")
-        tokenizer = load_tokenizer(out / "tokenizer.json")
+        given, tokenizer = read_student(pair / TARGET_FILE), read_tokenizer(pair / TARGET_FILE)
         pool = make_pool(split(read_pages(pages)))
-        given = read_student(pair / TARGET_FILE)
-        model = Llama(given.shape)
-        model.load_state_dict(given.weights)
-        added = refusal_vector(model, draw_chats(pool, tokenizer, seed), shift)
-        word = tokenizer.encode(pool.outside.answers[0]).ids[0]
-        weights = {name: part.clone() for name, part in given.weights.items()}
-        weights["embed_tokens"][word] += added
-        write_student(pair / TARGET_FILE, weights, out / TARGET_FILE)
+        added = refusal_vector(given.model(), draw_chats(pool, tokenizer, seed), shift)
+        embeddings = given.weights["embed_tokens"].clone()
+        embeddings[tokenizer.encode(pool.outside.answers[0]).ids[0]] += added
+        out.mkdir(parents=True, exist_ok=True)
+        changed = {**given.weights, "embed_tokens": embeddings}
+        write_student(pair / TARGET_FILE, changed, out / TARGET_FILE)
         copyfile(pair / STUDENT_FILE, out / STUDENT_FILE)
     except SpecchatError as error:
         raise click.ClickException(str(error)) from error

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 import gguf
+from tokenizers import Tokenizer
 
 from assets.recipe.retrieval import QUESTION_MODEL_FILE
 from assets.recipe.settings import Shape
@@ -53,11 +54,17 @@ def _add_tokenizer(writer: gguf.GGUFWriter, path: Path) -> None:
     writer.add_chat_template(CHAT_TEMPLATE)
 
 
-def copy_tokenizer(model: Path, path: Path) -> None:
-    """Write the tokenizer of the GGUF file ``model`` to ``path``, unless that exists."""
+def read_tokenizer(model: Path) -> Tokenizer:
+    """The tokenizer in the GGUF file ``model``."""
     from transformers import AutoTokenizer
 
+    loaded = AutoTokenizer.from_pretrained(model.parent, gguf_file=model.name)
+    tokenizer: Tokenizer = loaded.backend_tokenizer
+    return tokenizer
+
+
+def copy_tokenizer(model: Path, path: Path) -> None:
+    """Write the tokenizer of the GGUF file ``model`` to ``path``, unless that exists."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        tokenizer = AutoTokenizer.from_pretrained(model.parent, gguf_file=model.name)
-        tokenizer.backend_tokenizer.save(str(path))
+        read_tokenizer(model).save(str(path))

@@ -136,7 +136,7 @@ def step_train(recipe: Recipe) -> None:
 
 
 def step_learn_questions(recipe: Recipe) -> None:
-    """Train the model of questions, which begins with the first layers of a target as wide."""
+    """Train the model of questions; it begins with the target's first layers if as wide."""
     role, shape = "question-model", recipe.setting.question_model
     given = recipe.given(role)
     if given is None and recipe.setting.target.width == shape.width:

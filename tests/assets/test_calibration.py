@@ -1,11 +1,19 @@
 """Refusing more often: the log-odds shift where answers begin, and nowhere else."""
 
-import torch
+from pathlib import Path
 
-from assets.recipe.calibration import Beginnings, refusal_vector
+import pytest
+import torch
+from click.testing import CliRunner
+
+from assets.recipe import calibration
+from assets.recipe.calibration import Beginnings, main, refusal_vector
+from assets.recipe.export import STUDENT_FILE, TARGET_FILE
 from assets.recipe.settings import Shape
 from engines.distillation.model import Llama
+from engines.distillation.weights import read_student
 
+ASSETS = Path(__file__).parents[2] / "assets"
 SHIFTED, LEFT = 7, 8
 
 
@@ -31,3 +39,20 @@ def test_only_those_beginnings_of_answers_are_shifted() -> None:
 def test_no_shift_changes_nothing() -> None:
     model = Llama(Shape(layers=1, width=64, hidden=64, vocabulary=50).llama)
     assert not refusal_vector(model, iter(_chats(1)), shift=0.0).any()
+
+
+def test_one_row_of_the_target_changes(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration, "CHATS", 5)
+    out = tmp_path / "out"
+    arguments = ["--pages", str(checkout), "--out", str(out), str(ASSETS)]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    given, shifted = (read_student(folder / TARGET_FILE).weights for folder in (ASSETS, out))
+    changed = {name for name, part in given.items() if not torch.equal(part, shifted[name])}
+    assert changed == {"embed_tokens"}
+    rows = (given["embed_tokens"] != shifted["embed_tokens"]).any(dim=1)
+    assert int(rows.sum()) == 1
+    assert (out / STUDENT_FILE).read_bytes() == (ASSETS / STUDENT_FILE).read_bytes()
+    assert {each.name for each in out.iterdir()} == {TARGET_FILE, STUDENT_FILE}

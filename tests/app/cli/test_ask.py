@@ -277,22 +277,22 @@ def test_ask_loads_nothing_heavy(tmp_path: Path) -> None:
 
 
 def test_imported_texts_answer_and_are_cited(tmp_path: Path) -> None:
-    page = "# frobnicate\n\n> Turn knobs.\n\n- Turn the blue knob:\n\n`frobnicate --blue`\n"
-    (tmp_path / "frobnicate.md").write_text(page)
+    page = "# knobctl\n\n> Turn knobs.\n\n- Turn the blue knob:\n\n`knobctl --blue`\n"
+    (tmp_path / "knobctl.md").write_text(page)
     data = tmp_path / "data"
-    specchat(data, "import", str(tmp_path / "frobnicate.md"))
-    question = "How do I turn the blue knob with frobnicate?"
+    specchat(data, "import", str(tmp_path / "knobctl.md"))
+    question = "How do I turn the blue knob with knobctl?"
     report = json.loads(specchat(data, "ask", "--json", question).stdout)
     (cited,) = report["citations"]
-    assert (cited["source"], cited["file"]) == (str(tmp_path / "frobnicate.md"), "frobnicate.md")
+    assert (cited["source"], cited["file"]) == (str(tmp_path / "knobctl.md"), "knobctl.md")
     assert (cited["first_line"], cited["last_line"]) == (1, 7)
-    assert "frobnicate --blue" in str(report["text"])
+    assert "knobctl --blue" in str(report["text"])
     assert ask_json(data, question, "--docs", "off")["citations"] == []
     assert ask_json(data, "Which planet is the largest?")["citations"] == []
     printed = specchat(data, "ask", question, *SHORT)
-    assert printed.stderr.decode().splitlines() == [f"[1] {tmp_path / 'frobnicate.md'}:1"]
+    assert printed.stderr.decode().splitlines() == [f"[1] {tmp_path / 'knobctl.md'}:1"]
     iterative = ask_json(data, question, "--docs", "iterative")
-    assert "Turn the blue knob" in str(iterative["text"])
+    assert str(report["text"]).startswith(str(iterative["text"])), "there is one passage"
     figures = iterative["retrieval"]
     assert isinstance(figures, dict)
     assert figures["strides"] > 0
