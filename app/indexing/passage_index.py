@@ -37,6 +37,11 @@ NEAREST = 3
 OVERFETCH = 4
 """Times as many passages may be relevant, or near, as are asked for: long documents crowd nobody
 out, and among many some passage shares words with any question by coincidence."""
+SHARING_FIT = 1.6
+"""How well a passage that shares rare words with a question has to fit it, too, if one item is all
+that is kept: a small model takes that for the answer. Of 705 questions on other subjects, .925 find
+nothing in 7,225 tldr pages, and .914 without this; of 150 on pages there, .967 and .973 find any,
+.933 and .94 their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +171,8 @@ def find(
     ranked = reranker.search(limit * OVERFETCH)
     candidates: Iterable[ScoredPassage] = ranked
     if relevant_only:
-        candidates = reranker.relevant(ranked[: limit * OVERFETCH])
+        sharing_fit = SHARING_FIT if items else 0.0
+        candidates = reranker.relevant(ranked[: limit * OVERFETCH], sharing_fit)
     if dense is not None:
         (near,) = dense.search([query], -1 if source else limit * OVERFETCH)
         fused = fuse([ranked, near])

@@ -90,22 +90,32 @@ class Reranker:
         order = self.question.order([one.score for one, _ in scored], [text for _, text in scored])
         return [scored[place][0] for place in order]
 
-    def relevant(self, ranked: Sequence[ScoredPassage]) -> list[ScoredPassage]:
+    def relevant(
+        self, ranked: Sequence[ScoredPassage], sharing_fit: float = 0.0
+    ) -> list[ScoredPassage]:
         """Those of `ranked`, which `search` found, that share enough of the question's rare words
         (`Bm25Retriever.relevant`) or fit it better than by chance, in the same order.
 
         In other languages, whose common words nothing tells from rare ones, they have to share
         them; and a greeting fits nothing.
+
+        Args:
+            sharing_fit: how well one has to fit that shares rare words, unless in another language.
         """
-        found = {one.passage.id for one in self._retriever.relevant(self._query, ranked)}
-        if self.question.is_known and not STOP_WORDS.issuperset(self._words):
-            by_chance = CHANCE * max(log(max(self._searched(), 1) / FEW), 0.0)
-            found |= {
-                number
-                for number, score in self._likelihoods.items()
-                if self.question.fit(score - by_chance) >= MIN_FIT
-            }
-        return [one for one in ranked if one.passage.id in found]
+        sharing = {one.passage.id for one in self._retriever.relevant(self._query, ranked)}
+        if not self.question.is_known or STOP_WORDS.issuperset(self._words):
+            return [one for one in ranked if one.passage.id in sharing]
+        by_chance = CHANCE * max(log(max(self._searched(), 1) / FEW), 0.0)
+        return [
+            one
+            for one in ranked
+            if self._fit(one, by_chance) >= MIN_FIT
+            or (one.passage.id in sharing and self._fit(one) >= sharing_fit)
+        ]
+
+    def _fit(self, found: ScoredPassage, by_chance: float = 0.0) -> float:
+        """How well its best paragraph or item fits; a score `by_chance` is no proof."""
+        return self.question.fit(self._likelihoods[found.passage.id] - by_chance)
 
     def _searched(self) -> int:
         """How many passages are searched."""

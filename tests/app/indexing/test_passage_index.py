@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from app.indexing import passage_index
 from app.indexing.passage_index import (
     find,
     forget_passages,
@@ -20,6 +21,7 @@ from app.indexing.passage_index import (
 from app.locations import Locations
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
+from datastores.passages import reranking
 from datastores.passages.dense import DenseRetriever
 from datastores.passages.protocol import ScoredPassage
 from datastores.passages.store import PassageStore
@@ -203,6 +205,21 @@ def test_an_item_has_to_fit_unless_its_passage_is_near_by_meaning(
     assert find(library, passages, "hail last week", 4, relevant_only=True, items=1)
     near = hybrid(library, passages, "car parking", ["shed.md"], relevant_only=True, items=1)
     assert len(near) == 1
+
+
+def test_among_many_an_item_with_rare_words_of_the_question_has_to_fit_all_the_better(
+    library: Library, passages: PassageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(9):
+        put(library, "/notes", f"{number}.md", f"One more note, number {number}.")
+    put(library, "/notes", "garage.md", "The car is in the garage behind the mill.")
+    updated(library, passages)
+    monkeypatch.setattr(reranking, "CHANCE", 99.0)  # as if there were very many
+    query = "is the car in the garage behind the mill?"
+    for sharing_fit, items, found in ((1.5, 1, 1), (9.0, 1, 0), (9.0, 0, 1)):
+        monkeypatch.setattr(passage_index, "SHARING_FIT", sharing_fit)
+        shown = find(library, passages, query, 4, relevant_only=True, items=items)
+        assert len(shown) == found
 
 
 def test_items_are_those_of_the_passage_that_both_rankings_prefer(

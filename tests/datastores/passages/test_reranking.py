@@ -55,10 +55,12 @@ def relevant(
     query: str,
     translations: Translations,
     texts: Collection[bytes] | None = None,
+    sharing_fit: float = 0.0,
 ) -> list[str]:
     """The same of those that are relevant."""
     reranker = Reranker(Bm25Retriever(store), translations, query, texts)
-    return [one.passage.text.decode() for one in reranker.relevant(reranker.search(5))]
+    found = reranker.relevant(reranker.search(5), sharing_fit)
+    return [one.passage.text.decode() for one in found]
 
 
 def shared(store: PassageStore, query: str) -> list[str]:
@@ -157,6 +159,16 @@ def test_what_fits_is_relevant_whichever_words_it_shares(passages: PassageStore)
     assert relevant(passages, three, known) == ["walrus"]
     assert not relevant(passages, two, known), "among many, something fits two words by chance"
     assert relevant(passages, two, known, {b"walrus"}) == ["walrus"], "among one, nothing does"
+
+
+def test_words_shared_all_over_a_passage_may_be_too_little(passages: PassageStore) -> None:
+    query = "tusker breakfast"
+    known = Translations({word: f"5 {word}:10" for word in query.split()})
+    put(passages, "together", "The tusker has breakfast.", "zoo")
+    put(passages, "apart", "A tusker, and " + "more " * 9 + "of it.\n\nNo breakfast today.", "zoo")
+    assert relevant(passages, query, known) == ["together", "apart"]
+    assert relevant(passages, query, known, sharing_fit=0.8) == ["together"]
+    assert len(relevant(passages, query, Translations(), sharing_fit=9.0)) == 2, "not known"
 
 
 def test_one_word_in_common_is_enough_among_a_few_notes(few: PassageStore) -> None:
