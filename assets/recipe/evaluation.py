@@ -38,6 +38,8 @@ from assets.recipe.turns import (
 from assets.recipe.wording import Style
 from datastores.passages.chunks import split
 
+_PLACEHOLDER = re.compile(r"<[^<>\s]+>")
+_VALUE = re.compile(r"[^\s'\",;:=]+")
 _FRESH = Style(fresh=True, concrete=0.0, values=0.0, slips=0.0, terse=0.0)
 
 
@@ -108,10 +110,16 @@ def copies_from(answer: str, page: Page) -> bool:
     return command_of(answer) in commands or name_of(answer) == page.name
 
 
-def is_filled(command: str, wanted: str) -> bool:
-    """Whether ``command`` is ``wanted`` with something in place of a placeholder."""
-    pattern = re.sub(r"<[^<>\s]+>", "(.+)", re.escape(wanted).replace(r"\ ", " "))
-    return command != wanted and re.fullmatch(pattern, command) is not None
+def is_invented(command: str, wanted: str, question: str) -> bool:
+    """Whether ``command`` is ``wanted`` with something in place of a placeholder that ``question``
+    does not name: no option, nor another placeholder."""
+    pattern = _PLACEHOLDER.sub("(.+)", re.escape(wanted).replace(r"\ ", " "))
+    found = re.fullmatch(pattern, command)
+    filled = _PLACEHOLDER.sub(" ", " ".join(found.groups())) if found else ""
+    return any(
+        not word.startswith("-") and word.lower() not in question.lower()
+        for word in _VALUE.findall(filled)
+    )
 
 
 def evaluate(
@@ -144,7 +152,9 @@ def evaluate(
         if key not in ("noted", "excerpted"):
             exact = [(readable(command), wanted) for command, wanted in exact]
         if key == "everyday":
-            figures["values_invented"] = fraction(is_filled(*each) for each in exact)
+            figures["values_invented"] = fraction(
+                is_invented(*each, q.chat[-1].text) for each, q in zip(exact, group, strict=True)
+            )
         figures[f"{key}_exact"] = fraction(command == wanted for command, wanted in exact)
         figures[f"{key}_name"] = fraction(name_of(a) == name_of(q.wanted) for a, q in pairs)
     return figures

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from assets.recipe.evaluation import copies_from, is_filled, misled_questions, noted_questions
+from assets.recipe.evaluation import copies_from, is_invented, misled_questions, noted_questions
 from assets.recipe.material_files import read_evening_questions, read_tasks
 from assets.recipe.pages import Split, parse_page, read_pages, split
 from assets.recipe.reader import UNFINISHED, command_of, fraction, name_of, well_formed
@@ -44,10 +44,22 @@ def test_copying_a_command_or_a_name_counts() -> None:
     assert not copies_from(answer_how("zip", "Pack", "zip a.zip"), page)
 
 
-def test_a_filled_placeholder_is_recognised() -> None:
-    assert is_filled("cp a.txt <target>", "cp <source> <target>")
-    assert not is_filled("cp <source> <target>", "cp <source> <target>")
-    assert not is_filled("mv a b", "cp <source> <target>")
+@pytest.mark.parametrize(
+    ("command", "wanted", "question", "invented"),
+    [
+        ("cp a.txt <target>", "cp <source> <target>", "copy a file", True),
+        ("cp a.txt <target>", "cp <source> <target>", "copy A.txt", False),
+        ("cp <source> <target>", "cp <source> <target>", "copy a file", False),
+        ("cp --recursive <source> <target>", "cp <source> <target>", "copy a file", False),
+        ("sed -n '42,<20>p' <file>", "sed -n '<5,10>p' <file>", "show line 42", False),
+        ("sed -n '42,<20>p' <file>", "sed -n '<5,10>p' <file>", "show a line", True),
+        ("mv a b", "cp <source> <target>", "copy a file", False),
+    ],
+)
+def test_what_no_question_names_is_invented(
+    command: str, wanted: str, question: str, invented: bool
+) -> None:
+    assert is_invented(command, wanted, question) == invented
 
 
 def test_fraction_of_nothing_is_zero() -> None:
