@@ -25,7 +25,7 @@ from assets.recipe.reader import (
     well_formed,
 )
 from assets.recipe.retrieval import PageStatistics, question_model, translations
-from assets.recipe.tokens import IM_END, render_prompt
+from assets.recipe.tokens import IM_END, render_prompt, whole
 from assets.recipe.turns import (
     HEADER,
     Chat,
@@ -111,13 +111,15 @@ def copies_from(answer: str, page: Page) -> bool:
 
 
 def is_invented(command: str, wanted: str, question: str) -> bool:
-    """Whether ``command`` is ``wanted`` with something in place of a placeholder that ``question``
-    does not name: no option, nor another placeholder."""
+    """Whether ``command`` is ``wanted`` with a value filled in that ``question`` does not name.
+
+    Options and other placeholders do not count.
+    """
     pattern = _PLACEHOLDER.sub("(.+)", re.escape(wanted).replace(r"\ ", " "))
     found = re.fullmatch(pattern, command)
     filled = _PLACEHOLDER.sub(" ", " ".join(found.groups())) if found else ""
     return any(
-        not word.startswith("-") and word.lower() not in question.lower()
+        not word.startswith("-") and not whole(word.lower()).search(question.lower())
         for word in _VALUE.findall(filled)
     )
 

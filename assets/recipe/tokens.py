@@ -216,10 +216,10 @@ def _values(text: str, answer: re.Match[str]) -> Iterator[tuple[tuple[int, int],
         values |= _named_later(text, question, answer["command"])
         for value in sorted(values, key=lambda value: (-len(value), value)):
             alone = value if value in question[1] else _LETTERS_AFTER.sub("", value)
-            said = _whole(alone).search(question[1])
+            said = whole(alone).search(question[1])
             if said is None:
                 continue
-            for found in _whole(value).finditer(answer["command"]):
+            for found in whole(value).finditer(answer["command"]):
                 if not taken & set(range(*found.span())):
                     taken.update(range(*found.span()))
                     start = command + found.start()
@@ -235,7 +235,8 @@ def _named_later(text: str, question: re.Match[str], command: str) -> set[str]:
 
 
 @lru_cache(maxsize=4096)
-def _whole(value: str) -> re.Pattern[str]:
+def whole(value: str) -> re.Pattern[str]:
+    """Finds ``value`` where it is no part of a longer word; never, if it is empty."""
     return re.compile(rf"(?<!\w){re.escape(value)}(?!\w)") if value else re.compile(r"(?!)")
 
 

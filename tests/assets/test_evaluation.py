@@ -53,6 +53,8 @@ def test_copying_a_command_or_a_name_counts() -> None:
         ("cp --recursive <source> <target>", "cp <source> <target>", "copy a file", False),
         ("sed -n '42,<20>p' <file>", "sed -n '<5,10>p' <file>", "show line 42", False),
         ("sed -n '42,<20>p' <file>", "sed -n '<5,10>p' <file>", "show a line", True),
+        ("head -n 1 <file>", "head -n <count> <file>", "show the first line of 10", True),
+        ("head -n 1 <file>", "head -n <count> <file>", "show 1 line", False),
         ("mv a b", "cp <source> <target>", "copy a file", False),
     ],
 )
