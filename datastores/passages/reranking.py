@@ -100,7 +100,8 @@ class Reranker:
         them; and a greeting fits nothing.
 
         Args:
-            sharing_fit: how well one has to fit that shares rare words, unless in another language.
+            sharing_fit: how well those that share rare words must also fit; other languages are
+                exempt.
         """
         sharing = {one.passage.id for one in self._retriever.relevant(self._query, ranked)}
         if not self.question.is_known or STOP_WORDS.issuperset(self._words):
@@ -114,7 +115,7 @@ class Reranker:
         ]
 
     def _fit(self, found: ScoredPassage, by_chance: float = 0.0) -> float:
-        """How well its best paragraph or item fits; a score `by_chance` is no proof."""
+        """How well its best paragraph or item fits, less the score expected `by_chance`."""
         return self.question.fit(self._likelihoods[found.passage.id] - by_chance)
 
     def _searched(self) -> int:
