@@ -116,7 +116,7 @@ class Config:
 
     embedding: str = ""
     """Embedding model for searching imports by meaning as well as by words: a name or a file;
-    empty = the smallest one on this machine, off = none."""
+    empty = the smallest one on this machine or else the built-in one, off = none."""
 
     kv_type: str = F16
     """Precision of the KV cache of GGUF models: f16, q8_0 (half the memory) or q4_0 (a quarter; on

@@ -25,6 +25,7 @@ from app.indexing.passage_index import open_passages
 from app.locations import Locations
 from app.locations import locate as find
 from app.models.description import format_size, header_quantisation, read_header
+from app.models.discovery import embedded_embedding_model
 from app.models.pass_costs import MEASURED, MIN_WIDTH, ROWS, measured_like
 from app.models.safetensors import CPU, torch_device
 from app.models.selection import choose_embedder
@@ -131,8 +132,9 @@ def _search(locations: Locations) -> Finding:
                 embedded, total = StoredVectors(passages).counts()
     except SpecchatError as error:
         return Finding("search", BAD, f"by words only: {error}")
+    model = "the built-in embedding model" if path == embedded_embedding_model() else path
     return Finding(
-        "search", OK, f"by words and by meaning, with {path}: {embedded:,} of {total:,} passages"
+        "search", OK, f"by words and by meaning, with {model}: {embedded:,} of {total:,} passages"
     )
 
 

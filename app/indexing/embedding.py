@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from datastores.errors import ModelError, SpecchatError
 from datastores.passages.dense import DenseRetriever
-from datastores.passages.embeddings import Embedder, StoredVectors
+from datastores.passages.embeddings import Embedder, StoredVectors, UnrelatedTexts
 from datastores.passages.store import PassageStore
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class PassageEmbedding:
         if self._model is None or self._model.path != path:
             self._model = yield from self._elsewhere(partial(self._load, path))
         model = self._model
-        embedder = Embedder(model.fingerprint, str(path), model.width)
+        embedder = yield from self._embedder(model)
         self._stored.bind(embedder)
         missing, at, batch = self._stored.missing(), 0, 1
         done, total = self._stored.counts()
@@ -162,6 +162,14 @@ class PassageEmbedding:
                 batch = min(2 * batch, MAX_BATCH)
             elif seconds > MAX_BATCH_S:
                 batch = max(batch // 2, 1)
+
+    def _embedder(self, model: EmbeddingModel) -> Generator[None, None, Embedder]:
+        """What the vectors of `model` are to be known by."""
+        known = self._stored.embedder
+        if known is not None and known.fingerprint == model.fingerprint:
+            return replace(known, path=str(model.path))
+        unrelated = yield from self._elsewhere(partial(_compare_unrelated, model))
+        return Embedder(model.fingerprint, str(model.path), model.width, unrelated)
 
     def _elsewhere(self, work: Callable[[], T]) -> Generator[None, None, T]:
         """The result of `work`, done on the other thread."""
@@ -213,3 +221,9 @@ class PassageEmbedding:
         if str(error) not in self._reported:
             self._reported.add(str(error))
             self._report(ModelError(f"imports are searched by words only: {error}"))
+
+
+def _compare_unrelated(model: EmbeddingModel) -> UnrelatedTexts:
+    from engines.llama.unrelated_texts import compare_unrelated
+
+    return compare_unrelated(model)

@@ -21,7 +21,7 @@ from app.locations import Locations, make_folder
 from datastores.library.library import Library
 from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.chunks import Chunk, split
-from datastores.passages.dense import DenseRetriever, fuse
+from datastores.passages.dense import DenseRetriever
 from datastores.passages.excerpts import MIN_FIT, excerpts
 from datastores.passages.protocol import QuestionModel, ScoredPassage
 from datastores.passages.question_likelihood import AskedQuestion
@@ -32,8 +32,6 @@ from datastores.passages.word_counts import StoredWords
 
 MAX_PER_DOCUMENT = 2
 """Passages of one document among the results: the third says little that the first two did not."""
-NEAREST = 3
-"""Passages that count as relevant since they are the nearest by meaning."""
 OVERFETCH = 4
 """Times as many passages may be relevant, or near, as are asked for: long documents crowd nobody
 out, and among many some passage shares words with any question by coincidence."""
@@ -55,6 +53,7 @@ class FoundPassage:
         part: number of the document's part (a chat's message), from 0.
         chunk: content, heading and lines.
         score: how well it answers the query; only ratios within one search mean something.
+        nearness_fit: what its meaning adds to how well it fits.
         excerpt: what is kept of the content; empty for all of it.
         fit: how well that fits the question; see `datastores.passages.excerpts`.
     """
@@ -65,6 +64,7 @@ class FoundPassage:
     part: int
     chunk: Chunk
     score: float
+    nearness_fit: float = 0.0
     excerpt: str = ""
     fit: float = 0.0
 
@@ -154,7 +154,7 @@ def find(
         source: only passages imported from this path; empty for all.
         relevant_only: leave out passages that share a word with the query by coincidence and do
             not fit it in other words; nothing if that is all of them.
-        dense: ranks by meaning; both rankings count alike then.
+        dense: ranks by meaning, too, what has a vector.
         model: orders the best passages and items; None for their words alone.
         items: of all list items in the passages keep the best so many, and no passage of which none
             is kept; one without a list is one item. Where meaning ranks, too, they are sought in
@@ -167,18 +167,17 @@ def find(
     """
     retriever = Bm25Retriever(passages)
     texts = {key for path, key in library.source_texts() if path == source} if source else None
-    reranker = Reranker(retriever, translations(), query, texts, model)
-    ranked = reranker.search(limit * OVERFETCH)
-    candidates: Iterable[ScoredPassage] = ranked
+    reranker = Reranker(retriever, translations(), query, texts, model, dense)
+    candidates = reranker.search(limit * OVERFETCH)
     if relevant_only:
         sharing_fit = SHARING_FIT if items else 0.0
-        candidates = reranker.relevant(ranked[: limit * OVERFETCH], sharing_fit)
+        candidates = reranker.relevant(candidates[: limit * OVERFETCH], sharing_fit)
     if dense is not None:
-        (near,) = dense.search([query], -1 if source else limit * OVERFETCH)
-        fused = fuse([ranked, near])
-        candidates = _covered(list(candidates), near, fused) if relevant_only else fused
         limit = min(limit, items or limit)
-    found = list(_selected(library, candidates, limit, source))
+    found = [
+        replace(one, nearness_fit=reranker.nearness_fit(id))
+        for id, one in _selected(library, candidates, limit, source)
+    ]
     if not items:
         return found
     # The nearest by meaning may share no word with the question.
@@ -193,7 +192,14 @@ def _excerpted(
     least: float,
 ) -> list[FoundPassage]:
     kept = excerpts([one.chunk for one in found], question, items, least)
-    return [replace(found[each.passage], excerpt=each.text, fit=each.fit) for each in kept]
+    return [
+        replace(
+            found[each.passage],
+            excerpt=each.text,
+            fit=each.fit + found[each.passage].nearness_fit,
+        )
+        for each in kept
+    ]
 
 
 @cache
@@ -206,20 +212,10 @@ def translations() -> Translations:
     return Translations.read(Path(str(files("assets") / TRANSLATIONS_FILE)))
 
 
-def _covered(
-    relevant: Sequence[ScoredPassage], near: Sequence[ScoredPassage], fused: Sequence[ScoredPassage]
-) -> Iterator[ScoredPassage]:
-    """Those of `fused` that are `relevant` by their words, or the nearest by meaning.
-
-    Some passage is nearest to any question: if none is relevant, the texts do not cover it.
-    """
-    chosen = {one.passage.id for one in (*relevant, *near[:NEAREST])} if relevant else ()
-    yield from (one for one in fused if one.passage.id in chosen)
-
-
 def _selected(
     library: Library, ranked: Iterable[ScoredPassage], limit: int, source: str
-) -> Iterator[FoundPassage]:
+) -> Iterator[tuple[int, FoundPassage]]:
+    """The first `limit` that are still there, each with its id."""
     counts: Counter[bytes] = Counter()
     for scored in ranked:
         passage = scored.passage
@@ -227,7 +223,7 @@ def _selected(
         if found is None or counts[passage.text] == MAX_PER_DOCUMENT:
             continue
         counts[passage.text] += 1
-        yield found
+        yield passage.id, found
         if counts.total() == limit:
             return
 

@@ -48,6 +48,7 @@ EMBEDDED = "embedded"
 EMBEDDED_FILE = "target-f16.gguf"
 EMBEDDED_STUDENT_FILE = "student-f16.gguf"
 EMBEDDED_QUESTION_MODEL_FILE = "question-model-f16.gguf"
+EMBEDDED_EMBEDDING_MODEL_FILE = "embedding-model-q8.gguf"
 EMBEDDED_PASSAGES, EMBEDDED_ITEMS = 4, 1
 """A small model chooses worse than the ranking by words: on 120 questions in people's own words
 about pages that it was not trained on, the right page among one to three others, .75 and .66 exact
@@ -345,6 +346,11 @@ def embedded_student() -> Path:
 def embedded_question_model() -> Path:
     """The model that orders passages for a question, whichever model answers."""
     return Path(str(files("assets") / EMBEDDED_QUESTION_MODEL_FILE))
+
+
+def embedded_embedding_model() -> Path:
+    """The model that passages are searched by meaning with, if the person has none."""
+    return Path(str(files("assets") / EMBEDDED_EMBEDDING_MODEL_FILE))
 
 
 def own_models(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:

@@ -13,7 +13,14 @@ from pathlib import Path
 from app.config import load_config, write_setting
 from app.locations import Locations, ModelFolders
 from app.models.description import FoundModel, describe
-from app.models.discovery import EMBEDDED, candidate_of, find_model, find_models, resolve_model
+from app.models.discovery import (
+    EMBEDDED,
+    candidate_of,
+    embedded_embedding_model,
+    find_model,
+    find_models,
+    resolve_model,
+)
 from app.models.gguf_files import ModelCandidate
 from app.models.memory import available_memory, freed_by_closing, memory_estimate, memory_shortage
 from app.models.safetensors import is_model
@@ -51,17 +58,21 @@ def choose_embedder(
     """The file of the embedding model to use; None for none. Reads the headers of all models.
 
     Args:
-        setting: a name, a file, `NO_EMBEDDER`, or empty for the smallest one on this machine.
+        setting: a name, a file, `EMBEDDED`, `NO_EMBEDDER`, or empty for the smallest one that the
+            person has, else the embedded one.
 
     Raises:
         ModelError: the model in the settings is missing, or is no embedding model.
     """
     if setting == NO_EMBEDDER:
         return None
+    if setting == EMBEDDED:
+        return embedded_embedding_model()
     if not setting:
         found = map(describe, find_models(locations, folders).candidates)
         usable = [model for model in found if model.embeds]
-        return min(usable, key=lambda model: (model.size, model.name)).path if usable else None
+        smallest = min(usable, key=lambda model: (model.size, model.name), default=None)
+        return smallest.path if smallest is not None else embedded_embedding_model()
     try:
         path = resolve_model(setting, locations, folders, _embeds)
     except ModelError as error:

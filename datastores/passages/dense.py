@@ -99,18 +99,3 @@ class DenseRetriever:
     def close(self) -> None:
         """Close the store's connection."""
         self._passages.close()
-
-
-def fuse(rankings: Sequence[Sequence[ScoredPassage]]) -> list[ScoredPassage]:
-    """Rankings as one, by reciprocal rank: Σ 1 / (60 + rank), ties by id (Cormack et al. 2009)."""
-    scores: dict[int, float] = {}
-    passages = {one.passage.id: one.passage for ranked in rankings for one in ranked}
-    for ranked in rankings:
-        for rank, one in enumerate(ranked, start=1):
-            scores[one.passage.id] = scores.get(one.passage.id, 0.0) + 1 / (FUSION + rank)
-    order = sorted(scores, key=lambda number: (-scores[number], number))
-    return [ScoredPassage(passages[number], scores[number]) for number in order]
-
-
-FUSION = 60
-"""Of reciprocal rank fusion: the paper's, and everybody's since."""

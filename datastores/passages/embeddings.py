@@ -7,8 +7,9 @@ another model are dropped, never mixed. Owns these rows. Refuses to know how tex
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,14 @@ STORED = np.dtype("<f2")
 
 
 @dataclass(frozen=True, slots=True)
+class UnrelatedTexts:
+    """The inner products of the vectors of texts that have nothing in common."""
+
+    mean: float
+    deviation: float
+
+
+@dataclass(frozen=True, slots=True)
 class Embedder:
     """The embedding model that the stored vectors are of.
 
@@ -29,11 +38,13 @@ class Embedder:
         fingerprint: of its weights.
         path: its file when they were made.
         width: of the vectors.
+        unrelated: the scale of their inner products.
     """
 
     fingerprint: str
     path: str
     width: int
+    unrelated: UnrelatedTexts
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +64,25 @@ class StoredVectors:
     @property
     def embedder(self) -> Embedder | None:
         """Whose vectors are stored; None if none was bound."""
-        rows = self._store.rows("SELECT fingerprint, path, width FROM embedder")
-        return Embedder(**rows[0]) if rows else None
+        rows = self._store.rows("SELECT * FROM embedder WHERE deviation > 0")
+        return next(map(_embedder, rows), None)
 
     def bind(self, embedder: Embedder) -> None:
         """Store vectors of `embedder` from now on; those of another model are dropped."""
-        known = self.embedder
-        if known == embedder:
+        if self.embedder == embedder:
             return
+        scale = embedder.unrelated
         with self._store.writing() as db:
-            if known is None or known.fingerprint != embedder.fingerprint:
-                db.conn.execute("DELETE FROM vectors")
+            db.conn.execute(
+                "DELETE FROM vectors"
+                " WHERE NOT EXISTS (SELECT 1 FROM embedder WHERE fingerprint = ?)",
+                (embedder.fingerprint,),
+            )
             db.conn.execute("DELETE FROM embedder")
             db.conn.execute(
-                "INSERT INTO embedder VALUES (?, ?, ?)",
-                (embedder.fingerprint, embedder.path, embedder.width),
+                "INSERT INTO embedder (fingerprint, path, width, mean, deviation)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (embedder.fingerprint, embedder.path, embedder.width, scale.mean, scale.deviation),
             )
 
     def drop(self) -> None:
@@ -142,3 +157,8 @@ class StoredVectors:
     def version(self) -> int:
         """Changes whenever another connection changed the store."""
         return int(self._store.rows("PRAGMA data_version")[0]["data_version"])
+
+
+def _embedder(row: Mapping[str, Any]) -> Embedder:
+    scale = UnrelatedTexts(row["mean"], row["deviation"])
+    return Embedder(row["fingerprint"], row["path"], row["width"], scale)

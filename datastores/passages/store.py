@@ -87,7 +87,13 @@ def _words(db: Database) -> None:
     )
 
 
-MIGRATIONS = (_texts_and_chunks, _vectors, _words)
+def _unrelated_texts(db: Database) -> None:
+    """The scale of a model's inner products; one bound before has none, and is bound again."""
+    for column in ("mean", "deviation"):
+        db.conn.execute(f"ALTER TABLE embedder ADD COLUMN {column} REAL NOT NULL DEFAULT 0")
+
+
+MIGRATIONS = (_texts_and_chunks, _vectors, _words, _unrelated_texts)
 """Version n of the store is what the first n of these make."""
 
 

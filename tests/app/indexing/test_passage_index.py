@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import pytest
 
 from app.indexing import passage_index
@@ -21,8 +22,10 @@ from app.indexing.passage_index import (
 from app.locations import Locations
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
-from datastores.passages import reranking
-from datastores.passages.dense import DenseRetriever
+from datastores.passages import nearness, reranking
+from datastores.passages.dense import MISSING, DenseRetriever
+from datastores.passages.embeddings import Embedder, UnrelatedTexts
+from datastores.passages.exact import Vectors
 from datastores.passages.protocol import ScoredPassage
 from datastores.passages.store import PassageStore
 
@@ -150,15 +153,24 @@ def test_nothing_is_made_where_nothing_was_searched(locations: Locations) -> Non
 
 
 class Nearest:
-    """A dense retriever that finds the passages of these files, in this order."""
+    """A dense retriever that finds the passages of these files, in this order, all very near."""
+
+    embedder = Embedder("a fingerprint", "/models/embedder.gguf", 1, UnrelatedTexts(0.0, 0.1))
 
     def __init__(self, library: Library, passages: PassageStore, files: Sequence[str]) -> None:
         keys = {library.places(key)[0].file: key for key in library.digests()}
-        self.found = passages.of_texts(keys[file] for file in files)
+        found = passages.of_texts(keys[file] for file in files)
+        self.found = [ScoredPassage(one, 1 - rank / 50) for rank, one in enumerate(found)]
 
-    def search(self, queries: Sequence[str], limit: int) -> list[list[ScoredPassage]]:
-        ranked = [ScoredPassage(one, -float(rank)) for rank, one in enumerate(self.found)]
-        return [ranked[: limit if limit >= 0 else None] for _ in queries]
+    def encode(self, queries: Sequence[str]) -> Vectors:
+        return np.ones((len(queries), 1), np.float32)
+
+    def search_vectors(self, queries: Vectors, limit: int) -> list[list[ScoredPassage]]:
+        return [self.found[: limit if limit >= 0 else None] for _ in queries]
+
+    def score_vector(self, query: Vectors, passages: Sequence[int]) -> list[float]:
+        scores = {one.passage.id: one.score for one in self.found}
+        return [scores.get(number, MISSING) for number in passages]
 
 
 def hybrid(
@@ -175,7 +187,9 @@ def hybrid(
     return [one.file for one in found]
 
 
-def test_words_and_meaning_count_alike(library: Library, passages: PassageStore) -> None:
+def test_words_and_meaning_add_up(
+    library: Library, passages: PassageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(library, "/notes", "car.md", "Parking a car in the garage.")
     put(library, "/notes", "automobile.md", "Automobiles are left in a shed.")
     put(library, "/notes", "garage.md", "A garage, a garage, a car garage.")
@@ -183,10 +197,12 @@ def test_words_and_meaning_count_alike(library: Library, passages: PassageStore)
     updated(library, passages)
     query, near = "parking a car in the garage", ["automobile.md", "car.md", "bread.md"]
     both = hybrid(library, passages, query, near)
-    assert both[0] == "car.md", "first by words, second by meaning"
+    assert both[0] == "car.md", "second by words, second by meaning"
     assert set(both) == {"car.md", "automobile.md", "garage.md", "bread.md"}
     assert "automobile.md" in hybrid(library, passages, query, near, relevant_only=True)
     elsewhere = "who wrote the sonnets about zebras?"
+    assert hybrid(library, passages, elsewhere, near, relevant_only=True) == near, "very near"
+    monkeypatch.setattr(nearness, "CHANCE", 9.0)  # as if none were nearer than by chance
     assert hybrid(library, passages, elsewhere, near, relevant_only=True) == []
     assert hybrid(library, passages, elsewhere, near) == near
 

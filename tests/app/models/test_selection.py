@@ -12,7 +12,12 @@ from hypothesis import HealthCheck, given, settings
 
 from app.config import Config, load_config
 from app.locations import Locations, ModelFolders, locate
-from app.models.discovery import EMBEDDED, embedded, resolve_model
+from app.models.discovery import (
+    EMBEDDED,
+    embedded,
+    embedded_embedding_model,
+    resolve_model,
+)
 from app.models.selection import NO_EMBEDDER, choose, choose_embedder, first_launch_offer
 from datastores.errors import InputError, ModelError
 from tests.app.models.gguf_files import write_gguf
@@ -157,7 +162,7 @@ def test_choices_of_one_data_directory_are_not_another_s(
 def test_the_smallest_embedding_model_searches_unless_one_is_chosen(
     locations: Locations, others: ModelFolders, model: str
 ) -> None:
-    assert choose_embedder(locations, "") is None
+    assert choose_embedder(locations, "") == embedded_embedding_model()
     small = write_gguf(locations.models / "small.gguf", architecture="bert", tokens=20)
     large = write_gguf(others.lm_studio[0] / "a" / "b" / "large.gguf", pooling_type=3)
     write_gguf(locations.models / "rank.gguf", architecture="bert", pooling_type=4, tokens=10)
@@ -168,6 +173,7 @@ def test_the_smallest_embedding_model_searches_unless_one_is_chosen(
         with pytest.raises(ModelError, match=similar):
             choose_embedder(locations, mistyped)
     assert choose_embedder(locations, NO_EMBEDDER) is None
+    assert choose_embedder(locations, EMBEDDED) == embedded_embedding_model()
     small.unlink()
     large.unlink()
     with pytest.raises(ModelError, match="no model 'a/b'"):

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
+from math import log
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from datastores.errors import StoreError
+from datastores.passages import nearness
 from datastores.passages.chunks import Chunk
-from datastores.passages.dense import MISSING, DenseRetriever, fuse
-from datastores.passages.embeddings import STORED, Embedder, StoredVectors
+from datastores.passages.dense import MISSING, DenseRetriever
+from datastores.passages.embeddings import STORED, Embedder, StoredVectors, UnrelatedTexts
 from datastores.passages.exact import Vectors
+from datastores.passages.nearness import Nearness
 from datastores.passages.store import PassageStore
 
 WIDTH = 16
-MODEL = Embedder("a fingerprint", "/models/embedder.gguf", WIDTH)
+UNRELATED = UnrelatedTexts(0.0, 0.1)
+MODEL = Embedder("a fingerprint", "/models/embedder.gguf", WIDTH, UNRELATED)
 
 
 def encode(texts: Sequence[str]) -> Vectors:
@@ -102,9 +107,9 @@ def test_vectors_of_two_models_are_never_mixed(
 ) -> None:
     embed(stored)
     stored.bind(MODEL)
-    stored.bind(Embedder(MODEL.fingerprint, "/moved.gguf", WIDTH))
+    stored.bind(Embedder(MODEL.fingerprint, "/moved.gguf", WIDTH, UNRELATED))
     assert stored.counts() == (60, 60), "the same weights under another name"
-    other = Embedder("another", "/other.gguf", WIDTH)
+    other = Embedder("another", "/other.gguf", WIDTH, UNRELATED)
     stored.bind(other)
     assert stored.counts() == (0, 60)
     stored.add(MODEL, stored.missing()[:2], encode(["a", "b"]))
@@ -166,11 +171,38 @@ def test_it_follows_the_store_and_some_texts_alone(
         assert {one.passage.text for one in some.search(["word3"], -1)[0]} == texts
 
 
-def test_what_two_rankings_agree_on_comes_first(retriever: DenseRetriever) -> None:
-    one, other = retriever.search(["word1", "word2"], 4)
-    shared = other[3]
-    fused = fuse([[*one[:3], shared], other])
-    assert fused[0].passage == shared.passage
-    assert fused[0].score == pytest.approx(2 / 64)
-    assert len(fused) == 7
-    assert fuse([]) == []
+def test_vectors_without_a_scale_wait_for_it_and_are_kept(
+    passages: PassageStore, stored: StoredVectors
+) -> None:
+    embed(stored)
+    with passages.store.writing() as db:
+        db.conn.execute("UPDATE embedder SET deviation = 0")
+    assert [stored.embedder] == [None], "as an earlier version left them"
+    stored.bind(MODEL)
+    assert stored.embedder == MODEL
+    assert stored.counts() == (60, 60)
+
+
+def test_nearness_is_counted_in_deviations_beyond_chance(
+    passages: PassageStore, stored: StoredVectors, retriever: DenseRetriever
+) -> None:
+    query, everything = "word1 page 1", 60
+    nearest, second = retriever.search([query], 2)[0]
+    asked = [nearest.passage.id, second.passage.id]
+    found = Nearness(retriever, query, everything)
+    assert [one.id for one in found.nearest(2)] == asked
+    beyond = found.beyond_chance([*asked, -5])
+    assert list(beyond) == asked, "what has no vector is not known"
+    assert beyond[asked[0]] - beyond[asked[1]] == pytest.approx(
+        (nearest.score - second.score) / 0.1
+    )
+    assert beyond[asked[0]] == pytest.approx(
+        nearest.score / 0.1 - nearness.CHANCE - nearness.GROWTH * log(everything / nearness.FEW)
+    )
+    fewer = Nearness(retriever, query, 1, {second.passage.text})
+    assert [one.id for one in fewer.nearest(9)] == asked[1:]
+    assert fewer.beyond_chance(asked)[asked[0]] == pytest.approx(nearest.score / 0.1 - 1)
+    unlike = replace(retriever.embedder, unrelated=UnrelatedTexts(0.7, 0.02))
+    retriever.embedder = unlike
+    scaled = Nearness(retriever, query, 1).beyond_chance(asked)
+    assert scaled[asked[0]] == pytest.approx((nearest.score - 0.7) / 0.02 - 1)
