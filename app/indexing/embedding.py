@@ -191,7 +191,7 @@ class PassageEmbedding:
         """The model of the stored vectors; None, reported, if it is gone or another one now."""
         try:
             if self._model is None or self._model.fingerprint != embedder.fingerprint:
-                self._model = self._load(Path(embedder.path))
+                self._model = self._load(self._where(Path(embedder.path)))
             if (self._model.fingerprint, self._model.width) == (
                 embedder.fingerprint,
                 embedder.width,
@@ -206,6 +206,11 @@ class PassageEmbedding:
         except ModelError as error:
             self._tell(error)
         return None
+
+    def _where(self, path: Path) -> Path:
+        """Where the model that was at `path` is now: another version of Python, for instance, has
+        the built-in one elsewhere."""
+        return path if path.is_file() else self._choose() or path
 
     def _load(self, path: Path) -> EmbeddingModel:
         from engines.llama.embedding import EmbeddingModel

@@ -155,6 +155,17 @@ def test_a_model_that_is_gone_is_named_once(
     ]
 
 
+def test_a_model_that_moved_is_found_where_it_is_now(
+    embedding: Open, file: Path, tmp_path: Path, errors: list[SpecchatError]
+) -> None:
+    before, now = tmp_path / "before.gguf", tmp_path / "now.gguf"
+    before.write_bytes(file.read_bytes())
+    embed(embedding(before))
+    before.rename(now)
+    assert embedding(now).retriever() is not None
+    assert not errors
+
+
 def test_another_model_at_the_same_path_begins_anew(
     passages: PassageStore,
     embedding: Open,
