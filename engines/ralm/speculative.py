@@ -150,6 +150,8 @@ class SpeculativeRalm:
 
     def _write_foreseen(self) -> ConfirmedStride | None:
         """Write the next stride if a draft told its query; None if not. All before is confirmed."""
+        if not self._verifier.foresaw:
+            return None
         start = self._next
         search = self._verifier.foreseen(self._request.query(self._writer.tokens[:start]))
         if search is None:

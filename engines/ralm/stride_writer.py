@@ -136,6 +136,8 @@ class StrideWriter:
 
     def has_read(self, document: Passage | None) -> bool:
         """Whether the KV cache holds the prompt with `document`; others may need its cells."""
+        if self._steps is not None and number_of(document) == number_of(self.document):
+            return True  # as nearly always; comparing prompts takes longer
         read = number_of(document) in self._read
         if read and isinstance(self._target, ParkingTarget):
             return not self._unread(self._request.prompt(document))

@@ -134,6 +134,11 @@ class Verifier:
             batch = self._submit(queries, beside=True, prefetches=prefetches)
             self._foreseen |= _places(queries, batch)
 
+    @property
+    def foresaw(self) -> bool:
+        """Whether any query was foreseen."""
+        return bool(self._foreseen)
+
     def foreseen(self, text: str) -> Search | None:
         """The search for a query that was foreseen; None if it was not."""
         place = self._foreseen.get(text)
