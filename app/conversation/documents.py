@@ -20,7 +20,7 @@ from app.engine.engine import Engine
 from app.indexing.embedding import PassageEmbedding
 from app.indexing.passage_index import FoundPassage, find, locate, open_passages
 from app.locations import Locations
-from app.models.discovery import embedded_question_model
+from app.models.discovery import embedded_embedding_model, embedded_question_model
 from app.models.selection import choose_embedder
 from datastores.chats.records import SYSTEM
 from datastores.errors import ModelError, SpecchatError
@@ -107,8 +107,11 @@ class Documents:
                 self.embedding.close()
 
     def knowledge_base(self, source: str = "") -> KnowledgeBase:
-        """The passages for iterative retrieval, ranked by meaning if all of them can be, else by
-        their words: two rankings have no score of a passage alone, which a guess needs.
+        """The passages for iterative retrieval, ranked by meaning if the person has a model that
+        all of them are embedded with, else by their words.
+
+        The built-in embedding model alone ranks worse than words: of 20 reworded tasks about 7,225
+        tldr pages, 10 and 17 get the exact command.
 
         Args:
             source: only passages imported from this path; empty for all.
@@ -116,7 +119,7 @@ class Documents:
         texts = self.texts(source) if source else frozenset()
         if self.embedding is not None and self.embedding.complete:
             dense = self._dense(texts if source else None)
-            if dense is not None:
+            if dense is not None and Path(dense.embedder.path) != embedded_embedding_model():
                 return VectorKnowledgeBase(dense)
         if self._words is None:
             # A connection of its own: a search runs on another thread.

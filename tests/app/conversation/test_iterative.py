@@ -28,6 +28,7 @@ from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria
 from engines.llama.embedding import EmbeddingModel
 from engines.ralm.events import RalmStatistics
+from engines.ralm.knowledge_base import TextKnowledgeBase, VectorKnowledgeBase
 from engines.ralm.sequential import write_iteratively
 from engines.ralm.stride_writer import StrideWriter
 from engines.sampler import Sampling
@@ -146,6 +147,15 @@ def test_only_the_chosen_import_is_searched(
     events = list(assistant.answer(chat.id, None, "Which telescopes does the walrus keep?"))
     found = {one.file for event in events if isinstance(event, Retrieved) for one in event.passages}
     assert found == {"seal.md"}
+
+
+def test_words_search_again_where_only_the_built_in_model_embeds(
+    documents: Documents, embedder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_meaning = documents._dense() is not None
+    assert isinstance(documents.knowledge_base(), VectorKnowledgeBase) == by_meaning
+    monkeypatch.setattr("app.conversation.documents.embedded_embedding_model", lambda: embedder)
+    assert isinstance(documents.knowledge_base(), TextKnowledgeBase)
 
 
 def test_answers_from_the_same_passages_share_what_they_learn_of_strides(
