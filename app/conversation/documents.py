@@ -117,9 +117,10 @@ class Documents:
             source: only passages imported from this path; empty for all.
         """
         texts = self.texts(source) if source else frozenset()
-        if self.embedding is not None and self.embedding.complete:
+        embedding = self.embedding
+        if embedding and embedding.path != embedded_embedding_model() and embedding.complete:
             dense = self._dense(texts if source else None)
-            if dense is not None and Path(dense.embedder.path) != embedded_embedding_model():
+            if dense is not None:
                 return VectorKnowledgeBase(dense)
         if self._words is None:
             # A connection of its own: a search runs on another thread.

@@ -113,6 +113,16 @@ class PassageEmbedding:
         return found if len(found) else None
 
     @property
+    def path(self) -> Path | None:
+        """The file of the model that the stored vectors are of; None if there is none.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        embedder = self._stored.embedder
+        return Path(embedder.path) if embedder is not None else None
+
+    @property
     def complete(self) -> bool:
         """Whether every passage is embedded.
 

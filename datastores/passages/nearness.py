@@ -22,6 +22,11 @@ CHANCE, GROWTH, FEW = 1.0, 0.3, 3
 e-fold. With all-MiniLM-L6-v2, of 11, 68, 331 and 7,753 passages of tldr pages."""
 
 
+def growth_of(searched: int) -> float:
+    """E-folds from `FEW` passages to so many, by which the best score by chance grows."""
+    return max(log(max(searched, 1) / FEW), 0.0)
+
+
 class Nearness:
     """The passages of one retriever by their nearness to one question.
 
@@ -45,7 +50,7 @@ class Nearness:
         self._retriever = retriever
         self._texts = texts
         self._vectors = retriever.encode([question])
-        self._by_chance = CHANCE + GROWTH * max(log(max(searched, 1) / FEW), 0.0)
+        self._by_chance = CHANCE + GROWTH * growth_of(searched)
 
     def nearest(self, count: int) -> list[Passage]:
         """The nearest `count` passages, ties by id."""

@@ -19,12 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import chain, islice
-from math import log
 
 from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.dense import DenseRetriever
 from datastores.passages.excerpts import MIN_FIT, best_items
-from datastores.passages.nearness import Nearness
+from datastores.passages.nearness import Nearness, growth_of
 from datastores.passages.protocol import Passage, QuestionModel, ScoredPassage
 from datastores.passages.question_likelihood import parse_question, stems_of
 from datastores.passages.question_words import STOP_WORDS, informative_words
@@ -48,9 +47,10 @@ and .62, and in .84 and .90; by words in .49 and .68, and in .93 and .97."""
 NEARNESS_FIT = 0.25
 """The same, in how well a passage fits."""
 
-CHANCE, FEW = 0.85, 3
+CHANCE = 0.85
 """The best score by chance grows with the logarithm of the number of passages, as that of any
-log-likelihood ratio does (Karlin and Altschul, PNAS 1990): so fast, from so many passages on.
+log-likelihood ratio does (Karlin and Altschul, PNAS 1990): so fast for each e-fold
+(`growth_of`).
 
 Of 11, 68, 331 and 7,753 passages of tldr pages, the right one is relevant to .95, .90, .81 and .52
 of 97 to 340 questions in people's own words, and any is to .04, .05, .05 and .10 of 205 to 705
@@ -131,7 +131,7 @@ class Reranker:
         """
         sharing = {one.passage.id for one in self._retriever.relevant(self._query, ranked)}
         known = self.question.is_known and not STOP_WORDS.issuperset(self._words)
-        by_chance = CHANCE * max(log(max(self._searched(), 1) / FEW), 0.0)
+        by_chance = CHANCE * growth_of(self._searched())
 
         def fits(found: ScoredPassage) -> bool:
             number = found.passage.id

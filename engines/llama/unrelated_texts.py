@@ -9,13 +9,10 @@ Owns the texts. Refuses to know what the scale is for (`datastores.passages.near
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
-
 import numpy as np
 
 from datastores.passages.embeddings import UnrelatedTexts
-from engines.target import Floats
+from engines.llama.embedding import EmbeddingModel
 
 MIN_DEVIATION = 1e-3
 """A model that finds all texts alike tells none apart; its scale stays finite."""
@@ -94,15 +91,7 @@ QUESTIONS_AND_ANSWERS = (
 )
 
 
-class Encoder(Protocol):
-    """What encodes queries and passages into unit vectors [texts, width]."""
-
-    def encode_queries(self, texts: Sequence[str]) -> Floats: ...
-
-    def encode_passages(self, texts: Sequence[str]) -> Floats: ...
-
-
-def compare_unrelated(model: Encoder) -> UnrelatedTexts:
+def compare_unrelated(model: EmbeddingModel) -> UnrelatedTexts:
     """Encode and compare the texts: a second or less with a small model.
 
     Raises:
