@@ -25,7 +25,7 @@ import numpy as np
 from app.conversation.restore import ExportedChat, read_export
 from app.importing.pipeline import read_documents
 from app.importing.readers import chat_exports, make_readers
-from app.importing.readers.pdf_html import TextExtractor
+from app.importing.readers.text_extractor import TextExtractor
 from app.importing.source_file import SourceFile
 from datastores.chats.history import HistoryReader
 from datastores.chats.records import StoredMessage

@@ -126,13 +126,13 @@ class _Readers:
     """The readers of attached files, with the process that reads PDFs and web pages."""
 
     def __init__(self) -> None:
-        from app.importing.readers import pdf_html, text
+        from app.importing.readers import html, pdf, text, text_extractor
 
-        self._extractor = pdf_html.TextExtractor()
+        self._extractor = text_extractor.TextExtractor()
         self._readers: tuple[FormatReader, ...] = (
-            pdf_html.make_pdf_reader(self._extractor),
+            pdf.make_pdf_reader(self._extractor),
             text.NOTEBOOK,
-            pdf_html.make_html_reader(self._extractor),
+            html.make_html_reader(self._extractor),
             text.TEXT,
         )
 

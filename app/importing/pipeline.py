@@ -26,7 +26,7 @@ from app.importing.events import (
 )
 from app.importing.find_files import FoundFile, find_files, read_failure
 from app.importing.readers import make_readers
-from app.importing.readers.pdf_html import TextExtractor
+from app.importing.readers.text_extractor import TextExtractor
 from app.importing.source_file import FormatReader, Outcome, ReadTracker, SourceFile, mebibytes
 from datastores.chats.history import storable
 from datastores.errors import InputError

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from app.importing.source_file import FormatReader
 
 if TYPE_CHECKING:
-    from app.importing.readers.pdf_html import TextExtractor
+    from app.importing.readers.text_extractor import TextExtractor
 
 
 def make_readers(extractor: TextExtractor) -> tuple[FormatReader, ...]:
     """All readers; the first that claims a file reads it, and the last claims everything."""
-    # Imported here: the child process of `pdf_html` is in this package, and needs no other reader.
-    from app.importing.readers import chat_exports, pdf_html, shell_history, text
+    # Imported here: the process of `text_extractor` is in this package, and needs few of them.
+    from app.importing.readers import chat_exports, html, pdf, shell_history, text
 
     return (
-        pdf_html.make_pdf_reader(extractor),
+        pdf.make_pdf_reader(extractor),
         text.NOTEBOOK,
         chat_exports.SPECCHAT,
         chat_exports.CHATGPT,
@@ -31,7 +31,7 @@ def make_readers(extractor: TextExtractor) -> tuple[FormatReader, ...]:
         shell_history.BASH,
         shell_history.ZSH,
         shell_history.FISH,
-        pdf_html.make_html_reader(extractor),
+        html.make_html_reader(extractor),
         text.JSON,
         text.TEXT,
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from app.importing.events import SkippedFile
 from app.importing.pipeline import read_documents
 from app.importing.readers import make_readers
-from app.importing.readers.pdf_html import TextExtractor
+from app.importing.readers.text_extractor import TextExtractor
 from app.importing.source_file import SourceFile
 from datastores.library.documents import Document
 from datastores.library.library import Library

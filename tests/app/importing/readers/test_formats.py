@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.importing import source_file
-from app.importing.readers.pdf_html import TextExtractor
 from app.importing.readers.shell_history import unmetafy
 from app.importing.readers.text import kind_of
+from app.importing.readers.text_extractor import TextExtractor
 from app.importing.source_file import decode
 from datastores.errors import InputError
 from datastores.library.documents import CODE, NOTES, SHELL
