@@ -14,7 +14,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from app.child_process import AsyncChildProcess, emit, run_child
 from app.importing.events import (
     Event,
     FindingFiles,
@@ -27,6 +26,7 @@ from app.importing.session import import_into
 from app.locations import Locations
 from datastores.errors import StoreError
 from datastores.library.library import Library
+from engines.child_process import AsyncChildProcess, emit, run_child
 
 MAX_NAMED_FILES = 200
 """More changed files than this are not named to the child, which then reads all of the source."""

@@ -24,7 +24,6 @@ from subprocess import Popen
 from threading import Event, Thread
 from time import monotonic
 
-from app.child_process import LOWEST_PRIORITY, ChildProcess, emit, run_child, start_detached
 from app.indexing.corpus_index import CorpusIndex, IndexingProgress, damage_message, open_index
 from app.indexing.passage_index import passages_due, update_passages
 from app.indexing.vocabularies import open_vocabulary
@@ -32,6 +31,7 @@ from app.locations import Locations
 from app.machine import on_battery
 from app.remaining_time import RemainingTime
 from datastores.errors import SpecchatError, StoreError
+from engines.child_process import LOWEST_PRIORITY, ChildProcess, emit, run_child, start_detached
 from engines.target import Vocabulary
 
 NotifyIndexer = Callable[[IndexingProgress | None, SpecchatError | None], object]

@@ -28,9 +28,9 @@ from typing import Any, BinaryIO
 
 from filelock import FileLock, Timeout
 
-from app.child_process import AsyncChildProcess, emit, run_child
 from app.models.hub import RemoteFile, RemoteModel, hub_errors, look_up
 from datastores.errors import ModelError, SpecchatError
+from engines.child_process import AsyncChildProcess, emit, run_child
 
 CHUNK_BYTES = 1 << 20
 MAX_FAILED_ATTEMPTS = 5

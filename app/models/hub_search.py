@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from app.child_process import AsyncChildProcess, emit, run_child
 from app.models.download import stream
 from app.models.gguf_files import quantisation
 from app.models.hub import (
@@ -28,6 +27,7 @@ from app.models.hub import (
 from app.models.memory import OTHER_BYTES, MemoryEstimate, estimate
 from app.models.speed import MIN_TOKENS_PER_S, active_bytes, estimated_speed
 from datastores.errors import InputError, ModelError
+from engines.child_process import AsyncChildProcess, emit, run_child
 from engines.llama.devices import free_gpu_memory
 from engines.llama.gguf import Metadata, read_metadata_from
 

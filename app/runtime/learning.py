@@ -21,11 +21,11 @@ from typing import Any
 
 import psutil
 
-from app.child_process import ChildProcess
 from app.machine import on_battery
 from app.remaining_time import RemainingTime
 from datastores.errors import ModelError, SpecchatError
 from datastores.storage.files import is_running, process_id, process_id_of
+from engines.child_process import ChildProcess
 
 POLL_S = 0.5
 """Seconds between two checks of the conditions."""

@@ -16,7 +16,6 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from app.child_process import LOWEST_PRIORITY, emit, run_child
 from app.engine.student import open_student, training_settings
 from app.engine.student_versions import drop_tainted, head_versions, replay_path, versions_of
 from app.indexing.vocabularies import open_vocabulary
@@ -26,6 +25,7 @@ from app.runtime.known_answers import answer_known, known_questions, known_recor
 from app.runtime.learning import HEAD_TOO
 from datastores.errors import SpecchatError
 from datastores.replay_buffer.store import ReplayBuffer
+from engines.child_process import LOWEST_PRIORITY, emit, run_child
 from engines.distillation.head import OutputMatrix
 from engines.distillation.head_pupil import HEAD, HeadPupil
 from engines.distillation.round import RoundResult, TrainingStep, run_round

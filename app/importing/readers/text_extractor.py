@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from app.child_process import ChildProcess, emit, emit_error, receive_requests, run_child
 from app.importing.readers.html import html_text
 from app.importing.readers.pdf import pdf_text
 from app.importing.source_file import (
@@ -20,6 +19,7 @@ from app.importing.source_file import (
     mebibytes,
 )
 from datastores.errors import InputError
+from engines.child_process import ChildProcess, emit, emit_error, receive_requests, run_child
 
 
 class TextExtractor:

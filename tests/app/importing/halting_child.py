@@ -11,10 +11,10 @@ from threading import Event as Flag
 from typing import Any
 from unittest.mock import patch
 
-from app.child_process import run_child
 from app.importing import pipeline, process
 from app.importing.events import Event, ImportProgress
 from app.importing.session import import_into
+from engines.child_process import run_child
 
 FILES = 20
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from app.child_process import AsyncChildProcess
 from app.importing.events import Event, ImportFinished, ImportProgress, SkippedFile
 from app.importing.pipeline import import_paths
 from app.importing.process import LIBRARY_QUARANTINED, import_in_child
@@ -17,6 +16,7 @@ from app.importing.session import read_imports
 from app.locations import Locations, locate
 from datastores.errors import InputError, StoreError
 from datastores.library.library import Library
+from engines.child_process import AsyncChildProcess
 from tests.app.importing.halting_child import FILES
 from tests.datastores.dump import rows_of
 
@@ -95,7 +95,7 @@ async def test_closed_it_ends_and_resumes_to_the_same_end(
 async def test_a_process_that_dies_is_a_failure(
     locations: Locations, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.child_process.sys.executable", shutil.which("false"))
+    monkeypatch.setattr("engines.child_process.sys.executable", shutil.which("false"))
     with pytest.raises(StoreError, match="import the same path again to resume"):
         await _events(folder, locations)
 

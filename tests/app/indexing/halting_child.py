@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from threading import Event as Flag
 from unittest.mock import patch
 
-from app.child_process import run_child
 from app.indexing import corpus_index
 from app.indexing.corpus_index import CorpusIndex, IndexingProgress
 from app.indexing.indexer import bring_up_to_date
+from engines.child_process import run_child
 
 run = CorpusIndex.run
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.child_process import run_child
 from app.indexing.indexer import bring_up_to_date
+from engines.child_process import run_child
 
 if __name__ == "__main__":
     run_child(bring_up_to_date)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from app.child_process import ChildProcess
 from app.indexing.corpus_index import CorpusIndex, crest_path, open_index
 from app.indexing.indexer import EXIT_YIELDED, Indexer, catch_up, worker_command
 from app.locations import Locations
@@ -20,6 +19,7 @@ from datastores.crest.store import CrestStore
 from datastores.errors import SpecchatError
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
+from engines.child_process import ChildProcess
 from engines.llama.vocabulary import LlamaVocabulary, load_vocabulary
 from tests.waiting import TIMEOUT_S, until
 

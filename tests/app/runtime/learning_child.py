@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.child_process import emit, run_child
 from datastores.errors import ModelError
+from engines.child_process import emit, run_child
 
 STEPS = 30
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.child_process import run_child
 from app.runtime.learning_process import learn
+from engines.child_process import run_child
 
 if __name__ == "__main__":
     run_child(learn)

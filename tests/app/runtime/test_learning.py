@@ -12,7 +12,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.child_process import ChildProcess
 from app.runtime import learning
 from app.runtime.learning import (
     Learned,
@@ -23,6 +22,7 @@ from app.runtime.learning import (
 )
 from datastores.errors import SpecchatError, StoreError
 from datastores.storage.files import process_id, process_id_of
+from engines.child_process import ChildProcess
 from tests.waiting import TIMEOUT_S, until
 
 

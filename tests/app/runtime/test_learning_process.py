@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from app.child_process import ChildProcess
 from app.engine.student_versions import head_versions, replay_path, versions_of
 from app.locations import Locations
 from app.runtime.learning import HEAD_TOO
 from datastores.errors import InputError
 from datastores.replay_buffer.store import ReplayBuffer
+from engines.child_process import ChildProcess
 from engines.distillation.versions import Versions
 from tests.engines.distillation.school import School, open_school
 from tests.engines.tiny import TinyVocabulary, write_llama

@@ -10,13 +10,13 @@ from threading import Thread
 import psutil
 import pytest
 
-from app.child_process import AsyncChildProcess, ChildProcess, start_detached
 from datastores.errors import InputError, ModelError
+from engines.child_process import AsyncChildProcess, ChildProcess, start_detached
 from tests.waiting import until
 
 REPORTER = """
 import os, sys, time
-from app.child_process import emit
+from engines.child_process import emit
 
 action, *given = sys.argv[1:]
 emit(os.getpid())
@@ -128,6 +128,18 @@ def test_it_ends_when_nobody_reads_it() -> None:
     assert child.code() == 1
 
 
+def test_it_imports_nothing_from_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "psutil.py").write_text("raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path / "here")
+    with ChildProcess("reporter", "ends") as child:
+        next(child)
+        list(child)
+        assert child.code() == 0
+
+
 def test_a_detached_one_has_no_output() -> None:
     with start_detached("reporter", "ends") as child:
         assert child.stdout is None
@@ -136,7 +148,7 @@ def test_a_detached_one_has_no_output() -> None:
 
 SERVER = """
 import sys, time
-from app.child_process import emit, emit_error, receive_requests, run_child
+from engines.child_process import emit, emit_error, receive_requests, run_child
 from datastores.errors import InputError, ModelError
 
 def main(arguments):

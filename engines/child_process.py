@@ -260,7 +260,8 @@ def _start(
 
 
 def _command(module: str, arguments: tuple[object, ...]) -> list[str]:
-    return [sys.executable, "-m", module, *map(str, arguments)]
+    # -P: the working folder may be anybody's, and hold a json.py.
+    return [sys.executable, "-P", "-m", module, *map(str, arguments)]
 
 
 def _environment() -> dict[str, str]:
