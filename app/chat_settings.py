@@ -100,9 +100,13 @@ def parse_sequences(typed: str) -> list[str]:
     for quoted, word, wrong in _WORD.findall(typed):
         if wrong:
             raise InputError('put a text with spaces between quotes: "\\n\\n"')
-        raw = word or quoted
-        sequences.append(_ESCAPED.sub(lambda found: _ESCAPES.get(found[1], found[1]), raw))
+        sequences.append(unescaped(word or quoted))
     return list(require_sequences(tuple(sequences), STOP))
+
+
+def unescaped(text: str) -> str:
+    r"""`text` with the characters that `\n`, `\t`, `\r`, `\"` and `\\` stand for."""
+    return _ESCAPED.sub(lambda found: _ESCAPES.get(found[1], found[1]), text)
 
 
 def format_sequences(sequences: Iterable[str]) -> str:

@@ -60,19 +60,21 @@ class StopCriteria:
     """When an answer ends: at one of the `stops` tokens, or after `limit` tokens.
 
     Attributes:
-        ends: (tokens of the context, index of the answer's first) → whether the answer ends with
-            the last of them; a pure function, asked for each token that is drawn. None: never.
+        ends: (tokens of the context, index of the answer's first) → why the answer ends with the
+            last of them, empty if it goes on; a pure function, asked for each token that is drawn.
+            None: never.
     """
 
     stops: frozenset[int]
     limit: int
-    ends: Callable[[Sequence[int], int], bool] | None = None
+    ends: Callable[[Sequence[int], int], str] | None = None
 
-    def reached(self, context: Context) -> bool:
-        """Whether the last token of `context` ends the answer."""
-        if context.tokens[-1] in self.stops:
-            return True
-        return self.ends is not None and self.ends(context.tokens, context.answer_start)
+    def reason(self, tokens: Sequence[int], start: int) -> str:
+        """Why the answer, which is `tokens` from `start` on, ends with the last of them; empty if
+        it goes on."""
+        if tokens[-1] in self.stops:
+            return FINISH_STOP
+        return self.ends(tokens, start) if self.ends is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,7 @@ def walk_tree(
 ) -> AcceptedPath:
     """Draw token after token along `tree`; `context.tokens` grows with them.
 
-    Ends where no child carries the token drawn, where `stop` is reached, or after `left` tokens.
+    Ends where no child carries the token drawn, where `stop` has a reason, or after `left` tokens.
     """
     children = tree.children() if len(tree) > 1 else [{}]
     walk = AcceptedPath([], [], [])
@@ -164,7 +166,11 @@ def walk_tree(
         walk.tokens.append(token)
         walk.sources.append(tree.sources[child])
         context.tokens.append(token)
-        if not child or len(walk.tokens) == left or stop.reached(context):
+        if (
+            not child
+            or len(walk.tokens) == left
+            or stop.reason(context.tokens, context.answer_start)
+        ):
             return walk
         row = child
 
@@ -200,8 +206,8 @@ def _outputs(
 
 def _finish(context: Context, target: Target, stop: StopCriteria, left: int) -> str:
     """Why the answer ends with the last token of `context`; empty if it continues."""
-    if stop.reached(context):
-        return FINISH_STOP
+    if reason := stop.reason(context.tokens, context.answer_start):
+        return reason
     if left <= 0:
         return FINISH_LENGTH
     return FINISH_CONTEXT if len(target.tokens) >= target.context_length else ""

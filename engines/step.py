@@ -20,6 +20,7 @@ from engines.target import Floats
 FINISH_STOP = "stop"
 FINISH_LENGTH = "length"
 FINISH_CONTEXT = "context"
+FINISH_REPETITION = "repetition"
 
 
 @dataclass(frozen=True, slots=True)

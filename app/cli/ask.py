@@ -25,6 +25,7 @@ from app.chat_settings import (
     DOCS_OFF,
     DOCS_ONCE,
     require_sequences,
+    unescaped,
 )
 from app.cli.output import MAX_LINE_CHARACTERS, amount
 from app.cli.stores import open_history, open_library
@@ -59,6 +60,7 @@ from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, INTERRUPTED, Chat
 from datastores.errors import InputError, SpecchatError, StoreError
 from engines.ralm.events import RalmStatistics
+from engines.step import FINISH_REPETITION
 
 EXIT_INTERRUPTED = 130
 WORDED = "In the words of your imports, not the model's own (--docs knn)."
@@ -67,6 +69,8 @@ NOT_ENCODED = (
     " open and idle to index them."
 )
 NOTHING_IMPORTED = "No imports to answer from. Add your files with `specchat import PATH…`."
+
+REPEATED = "Stopped: the answer repeated itself."
 
 Write = Callable[[str], object]
 """Prints a fragment of an answer."""
@@ -101,7 +105,7 @@ Write = Callable[[str], object]
     "sequences",
     multiple=True,
     metavar="TEXT",
-    help="Stop sequence: end the answer before this text; repeatable.",
+    help=r"Stop sequence: end the answer before this text, in which \n is a new line; repeatable.",
 )
 @click.option("--raw", is_flag=True, help="Print plain text, without rendering Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print text and figures as one JSON object.")
@@ -127,7 +131,7 @@ def ask(
     options: Options = context.ensure_object(Options)
     if system and continued:
         raise InputError("--system is for a new chat: leave out --continue")
-    require_sequences(sequences, "--stop")
+    sequences = require_sequences(tuple(map(unescaped, sequences)), "--stop")
     text, attachments = read_question(words, files)
     locations = locate(options.data_dir)
     chosen, mode = _searched(source, docs, locations)
@@ -355,6 +359,8 @@ def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool, *, expected
     if as_json:
         click.echo(json.dumps(report(engine, answer)))
         return
+    if answer.end.finish == FINISH_REPETITION:
+        _warn(REPEATED)
     if answer.why_none and not answer.passages:
         click.echo(answer.why_none, err=True)
     for number, passage in enumerate(answer.passages or (), 1):

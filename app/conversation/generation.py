@@ -25,8 +25,9 @@ from datastores.tokens import common_prefix
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria, decode
 from engines.draft_tree import credited
+from engines.repetition import is_looping
 from engines.sampler import Sampling, make_sampler
-from engines.step import Step
+from engines.step import FINISH_REPETITION, FINISH_STOP, Step
 
 FINISH_INTERRUPTED = "interrupted"
 ANSWER_SHARE = 0.25
@@ -112,7 +113,7 @@ def _decode(engine: Engine, request: GenerationRequest, statistics: Statistics) 
         engine.drafters,
         engine.budget,
         make_sampler(request.sampling),
-        stop_criteria(engine, longest - written % longest, request.end.stop),
+        stop_criteria(engine, longest - written % longest, request.end.stop, request.written),
         temperature=request.sampling.temperature,
         answered=written,
         keep=wanted_logits(engine.observers) if engine.learns else None,
@@ -120,13 +121,24 @@ def _decode(engine: Engine, request: GenerationRequest, statistics: Statistics) 
     )
 
 
-def stop_criteria(engine: Engine, limit: int, sequences: Sequence[str]) -> StopCriteria:
-    """An answer ends as the model wants, after `limit` tokens, or with one of `sequences`."""
-    stops = engine.vocabulary.stops
-    if not sequences:
-        return StopCriteria(stops, limit)
+def stop_criteria(
+    engine: Engine, limit: int, sequences: Sequence[str], written: Sequence[int] = ()
+) -> StopCriteria:
+    """An answer ends as the model wants, after `limit` tokens, with one of `sequences`, or where it
+    loops.
+
+    Args:
+        written: tokens of the answer so far; one that ended in a loop may go on for another.
+    """
     found = StopSequences(sequences, engine.vocabulary.piece)
-    return StopCriteria(stops, limit, found.end_with)
+    skipped = len(written) if is_looping(written, 0) else 0
+
+    def ends(tokens: Sequence[int], start: int) -> str:
+        if sequences and found.end_with(tokens, start):
+            return FINISH_STOP
+        return FINISH_REPETITION if is_looping(tokens, start + skipped) else ""
+
+    return StopCriteria(engine.vocabulary.stops, limit, ends)
 
 
 def fit(

@@ -67,7 +67,8 @@ def generate_iteratively(
         if dropped:
             yield Dropped(dropped)
         yield from load_state(engine, prompt)
-        ends = stop_criteria(engine, (len(written) // limit + 1) * limit, request.end.stop)
+        longest = (len(written) // limit + 1) * limit
+        ends = stop_criteria(engine, longest, request.end.stop, written)
         ralm = replace(
             make_request(engine, request.messages, request.sampling, ends, limit),
             interruption=lambda: FINISH_INTERRUPTED if stop.is_set() else "",

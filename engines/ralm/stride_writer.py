@@ -22,7 +22,7 @@ from engines.decode import StopCriteria, decode
 from engines.draft_tree import DraftTree
 from engines.drafters.protocol import Drafter
 from engines.sampler import Draw
-from engines.step import FINISH_CONTEXT, FINISH_LENGTH, FINISH_STOP, Context, Step
+from engines.step import FINISH_CONTEXT, FINISH_LENGTH, Context, Step
 from engines.target import ParkingTarget, Target
 
 READ_CHUNK = 64
@@ -236,12 +236,12 @@ class StrideWriter:
 
     def _finish_at(self, length: int) -> str:
         """Why the answer ends with its first `length` tokens; empty if it goes on."""
-        if self.tokens[length - 1] in self._request.stop.stops:
-            return FINISH_STOP
-        if length >= self._request.stop.limit:
+        stop, prompt = self._request.stop, self._request.prompt(self.document)
+        if reason := stop.reason([*prompt, *self.tokens[:length]], len(prompt)):
+            return reason
+        if length >= stop.limit:
             return FINISH_LENGTH
-        whole = len(self._request.prompt(self.document)) + length > self._target.context_length
-        return FINISH_CONTEXT if whole else ""
+        return FINISH_CONTEXT if len(prompt) + length > self._target.context_length else ""
 
     def _running(self) -> Generator[Step]:
         assert self._steps is not None, "a decode loop is running while the answer goes on"

@@ -86,6 +86,7 @@ ENDINGS = {
     "failed": "■ failed",
     "length": "■ cut off: the maximum answer length (--max-tokens) is reached",
     "context": "■ cut off: the context is full",
+    "repetition": "■ stopped: it repeated itself",
 }
 """The line below an answer, by its `finish`."""
 

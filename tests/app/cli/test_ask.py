@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.ask import NOT_ENCODED, NOTHING_IMPORTED
+from app.cli.ask import NOT_ENCODED, NOTHING_IMPORTED, REPEATED
 from app.cli.main import run
+from app.conversation import generation
 from app.conversation.attachments import question_of
 from app.conversation.citations import NO_PASSAGE, PASSAGE_TOO_LONG
 from datastores.chats.history import History
@@ -71,6 +72,22 @@ def test_json_has_every_figure_and_they_agree(tmp_path: Path) -> None:
     assert isinstance(report["by_drafter"], dict)
     assert sum(report["by_drafter"].values()) == report["accepted"]
     assert report["tokens_per_call"] == pytest.approx(23 / float(str(report["target_calls"])))
+
+
+def test_a_stop_sequence_is_typed_with_escapes(tmp_path: Path) -> None:
+    report = ask_json(tmp_path, "How do I use tar?", "--stop", r"\n")
+    assert report["text"]
+    assert "\n" not in str(report["text"])
+    assert report["finish_reason"] == "stop"
+
+
+def test_a_loop_is_said_to_be_why_the_answer_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generation, "is_looping", lambda tokens, start: len(tokens) - start == 9)
+    printed = specchat(tmp_path, "ask", "How do I use tar?", *SHORT)
+    assert REPEATED in printed.stderr.decode()
+    assert ask_json(tmp_path, "How do I use tar?")["finish_reason"] == "repetition"
 
 
 def test_drafting_changes_nothing_and_the_chat_goes_on(tmp_path: Path) -> None:

@@ -214,3 +214,20 @@ def test_the_embedded_model_goes_on_behind_its_own_words(
         assert 0 < len(stopped.tokens) < len(whole.tokens)
         list(engine.target.prefill(engine.render([])))  # as if the program was started anew
         assert resume(assistant, stopped).tokens == whole.tokens
+
+
+@pytest.mark.parametrize("drafted", [0, 6])
+def test_an_answer_that_loops_is_stopped_and_may_go_on(
+    tmp_path: Path, history: History, drafted: int
+) -> None:
+    sampling = Sampling(0.0)
+    engine = scripted_engine(tmp_path, sampling=sampling, draft_tokens=drafted, max_tokens=900)
+    assistant = Assistant(engine, history)
+    answer = ask(assistant)
+    assert answer.finish == "repetition"
+    assert 200 <= len(answer.tokens) < 300
+    begun = ask(assistant, steps=9)
+    assert resume(assistant, begun).tokens == answer.tokens, "a pause is no new beginning"
+    longer = resume(assistant, answer)
+    assert longer.finish in ("repetition", "length")
+    assert len(longer.tokens) > len(answer.tokens) + 200
