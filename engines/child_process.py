@@ -145,7 +145,7 @@ class AsyncChildProcess:
             stderr=DEVNULL,
             limit=MAX_LINE_BYTES,
             start_new_session=True,
-            env=_environment(),
+            env=child_environment(),
         )
         return self
 
@@ -255,7 +255,7 @@ def _start(
         stdout=stdout,
         stderr=DEVNULL,
         start_new_session=True,
-        env=_environment(),
+        env=child_environment(),
     )
 
 
@@ -264,7 +264,7 @@ def _command(module: str, arguments: tuple[object, ...]) -> list[str]:
     return [sys.executable, "-P", "-m", module, *map(str, arguments)]
 
 
-def _environment() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """This process's, with its import path: the program may not be on Python's default one."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 

@@ -7,15 +7,17 @@ leaving ends it. The stage belongs to `app.runtime.demo`, every figure to the se
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from textual.app import App, SuspendNotSupported
+from textual.app import App
 
 from app.conversation.session_statistics import SessionStatistics
+from app.interface.terminal import run_in_terminal
 from app.runtime.demo import AFTER, BEFORE, DemoStage, MeasuredAnswer, conclusion
+from datastores.errors import InputError
+from engines.child_process import child_environment
 
 if TYPE_CHECKING:
     from app.interface.screen import ChatScreen
@@ -95,13 +97,13 @@ def show_demo(app: App[object]) -> None:
 
     In a process of its own: it shares no data with this one.
     """
+    command = [sys.executable, "-P", "-m", "app", "demo"]
     try:
-        with app.suspend():
-            ended = subprocess.run([sys.executable, "-m", "app", "demo"], check=False)
-    except SuspendNotSupported:
+        code = run_in_terminal(app, command, child_environment())
+    except InputError:
         app.notify(ELSEWHERE, severity="warning", markup=False)
         return
-    if ended.returncode:
+    if code:
         app.notify(FAILED, severity="error", markup=False)
 
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import stat
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from textual.app import App, SuspendNotSupported
+from textual.app import App
 
+from app.importing.source_file import decode
+from app.interface.terminal import ending, run_in_terminal
 from datastores.errors import InputError
 from datastores.passages.chunks import Chunk
 
@@ -55,6 +57,7 @@ def editor_command(environment: Mapping[str, str], path: Path, line: int) -> lis
         raise InputError(f"EDITOR cannot be read: {error}") from error
     if not program:
         raise InputError(NO_EDITOR)
+    program[0] = os.path.expanduser(program[0])
     form = _LINE_FORMS.get(Path(program[0]).stem, ("+{line}", "{path}"))
     absolute = str(path.absolute())
     # Replaced in this order: a path may hold braces.
@@ -92,27 +95,36 @@ def edit(app: App[object], path: Path, chunk: Chunk) -> None:
     """Open `path` at the passage, and wait until the editor is closed.
 
     Raises:
-        InputError: there is no editor, or it cannot be started, or the file cannot be opened.
+        InputError: there is no editor, it cannot be started or ended with an error, or the file
+            cannot be opened.
     """
-    _run(app, editor_command(os.environ, path, line_in_file(path, chunk)))
+    _require_success(*_run(app, editor_command(os.environ, path, line_in_file(path, chunk))))
 
 
 def edit_text(app: App[object], text: str) -> str:
     """Open `text`, wait until the editor is closed, and return what was saved.
 
+    An editor that ended with an error discarded the text, as with `:cq` in vi. One that was killed
+    did not: what it saved before is returned.
+
     Raises:
-        InputError: as for `edit`, or the editor ended with an error, or what it saved is no text.
+        InputError: as for `edit`, or what was saved is no text.
     """
     with _temporary(text) as path:
-        command = _waiting_command(path)
-        if code := _run(app, command):
-            raise InputError(f"{command[0]} ended with exit code {code}: your text is unchanged")
+        program, code = _run(app, _waiting_command(path))
         try:
-            edited = path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            saved = path.read_bytes()
+        except OSError as error:
             raise InputError(
-                "what the editor saved cannot be read: your text is unchanged"
+                f"what {program} saved cannot be read: your text is unchanged"
             ) from error
+    killed = "exit code" not in ending(code)
+    if code and not (killed and saved != text.encode()):
+        raise InputError(f"{program} {ending(code)}: your text is unchanged")
+    try:
+        edited = decode(saved)[0]
+    except InputError as error:
+        raise InputError(f"what {program} saved is no text: your text is unchanged") from error
     # Editors end the last line; the person did not.
     return edited if text.endswith("\n") else edited.removesuffix("\n")
 
@@ -121,20 +133,30 @@ def view_text(app: App[object], text: str) -> None:
     """Open `text`, which cannot be changed, and wait until the editor is closed.
 
     Raises:
-        InputError: as for `edit_text`.
+        InputError: as for `edit`.
     """
     with _temporary(text) as path:
         path.chmod(stat.S_IRUSR)
-        _run(app, _waiting_command(path))
+        _require_success(*_run(app, _waiting_command(path)))
 
 
 @contextmanager
 def _temporary(text: str) -> Iterator[Path]:
-    """A file with `text` in a folder of its own, which editors may put their own files beside."""
-    with TemporaryDirectory(prefix="specchat-") as folder:  # its mode is 0700
-        path = Path(folder) / TEXT_FILE
+    """A file with `text` in a folder of its own, which editors may put their own files beside.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    try:
+        folder = TemporaryDirectory(prefix="specchat-", ignore_cleanup_errors=True)  # mode 0700
+        path = Path(folder.name) / TEXT_FILE
         path.touch(0o600)
         path.write_text(text, "utf-8")
+    except OSError as error:
+        raise InputError(
+            f"cannot write a file for the editor: {error.strerror}; set TMPDIR to another folder"
+        ) from error
+    with folder:
         yield path
 
 
@@ -147,12 +169,14 @@ def _waiting_command(path: Path) -> list[str]:
     return command
 
 
-def _run(app: App[object], command: list[str]) -> int:
-    """Leave the terminal to `command` until it ends; returns its exit code."""
-    try:
-        with app.suspend():
-            return subprocess.run(command, check=False).returncode
-    except SuspendNotSupported as error:
-        raise InputError("this terminal cannot be suspended to run an editor") from error
-    except OSError as error:
-        raise InputError(f"cannot start {command[0]}: {error.strerror}; set EDITOR") from error
+def _run(app: App[object], command: list[str]) -> tuple[str, int]:
+    """Leave the terminal to `command` until it ends; returns the editor's name and exit code."""
+    program = command[0]
+    if shutil.which(program) is None:
+        raise InputError(f"the editor {program} is not installed: set EDITOR to another one")
+    return program, run_in_terminal(app, command)
+
+
+def _require_success(program: str, code: int) -> None:
+    if code:
+        raise InputError(f"{program} {ending(code)}")

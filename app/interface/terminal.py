@@ -1,17 +1,24 @@
-"""Escape sequences for the terminal: its title, and a notification when a long answer ends.
+"""The terminal that the interface runs in: its title, its notifications, and lending it.
 
-Terminals ignore sequences that they do not know. tmux shows the title itself, and passes the others
-on only if they are wrapped (tmux(1), allow-passthrough). Titles come from models and are sanitised
-here.
+Terminals ignore escape sequences that they do not know. tmux shows the title itself, and passes the
+others on only if they are wrapped (tmux(1), allow-passthrough). Titles come from models and are
+sanitised here. `run_in_terminal` is the only place that suspends the interface.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+from textual.app import App, SuspendNotSupported
 
 from app.config import BELL, NOTIFY_OFF, OSC_9
 from app.sanitise import one_line
+from datastores.errors import InputError
 
 NAME = "specchat"
 PRIVATE_TITLE = "Private chat"
@@ -62,3 +69,71 @@ class AnswerNotice:
         if self.kind == OSC_9:
             return for_terminal(f"\x1b]9;{NAME}: {body}\a", environment)
         return for_terminal(f"\x1b]777;notify;{NAME};{body.replace(';', ',')}\a", environment)
+
+
+def run_in_terminal(
+    app: App[object], command: Sequence[str], environment: Mapping[str, str] | None = None
+) -> int:
+    """Suspend the interface, leave the terminal to `command`, and come back when it has ended.
+
+    Returns its exit code; negative if a signal ended it.
+
+    Args:
+        environment: of the command; None for this process's.
+
+    Raises:
+        InputError: the terminal cannot be suspended, or the command cannot be started.
+    """
+    failure: OSError | None = None
+    code = 0
+    try:
+        # Textual does not come back from an error in this block: none may leave it.
+        with app.suspend(), _lent():
+            try:
+                code = subprocess.run(command, check=False, env=environment).returncode
+            except OSError as error:
+                failure = error
+    except SuspendNotSupported as error:
+        raise InputError(f"this terminal cannot be suspended to run {command[0]}") from error
+    if failure is not None:
+        raise InputError(f"cannot start {command[0]}: {failure.strerror}") from failure
+    return code
+
+
+@contextmanager
+def _lent() -> Iterator[None]:
+    """Ctrl-C is for the program that has the terminal; the terminal's modes are restored after it.
+
+    A program that is killed leaves the modes as it needed them.
+    """
+    keys = {signal.SIGINT} if sys.platform == "win32" else {signal.SIGINT, signal.SIGQUIT}
+    # A handler, unlike SIG_IGN, is not inherited.
+    handlers = {key: signal.signal(key, lambda *_: None) for key in keys}
+    try:
+        with _modes_restored():
+            yield
+    finally:
+        for key, handler in handlers.items():
+            signal.signal(key, handler)
+
+
+@contextmanager
+def _modes_restored() -> Iterator[None]:
+    if sys.platform == "win32" or sys.__stdin__ is None or not sys.__stdin__.isatty():
+        yield
+        return
+    import termios
+
+    modes = termios.tcgetattr(sys.__stdin__)
+    yield
+    termios.tcsetattr(sys.__stdin__, termios.TCSADRAIN, modes)
+
+
+def ending(code: int) -> str:
+    """How a program ended, by its exit code: `ended with exit code 3`, `was ended by SIGTERM`.
+
+    A shell script ends with 128 and the number of the signal that ended its last program.
+    """
+    number = -code if code < 0 else code - 128
+    names = {one.value: one.name for one in signal.Signals}
+    return f"was ended by {names[number]}" if number in names else f"ended with exit code {code}"

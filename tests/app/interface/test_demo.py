@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -76,16 +74,11 @@ async def test_the_command_runs_it_in_a_process_of_its_own(
         await until(pilot, lambda: notices(made) == [ELSEWHERE])
         calls: list[object] = []
 
-        def run(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        def run(_: object, command: list[str], __: object) -> int:
             calls.append(command[1:])
-            return subprocess.CompletedProcess(command, 1)
+            return 1
 
-        @contextmanager
-        def suspend() -> Iterator[None]:
-            yield
-
-        monkeypatch.setattr(made.app, "suspend", suspend)
-        monkeypatch.setattr("app.interface.demo.subprocess.run", run)
+        monkeypatch.setattr("app.interface.demo.run_in_terminal", run)
         await made.app.chat_screen.run_action("command('demo')")
         await until(pilot, lambda: FAILED in notices(made))
-        assert calls == [["-m", "app", "demo"]]
+        assert calls == [["-P", "-m", "app", "demo"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from app.interface.editor import edit_text, editor_command, line_in_file, view_text
+from app.interface.terminal import run_in_terminal
 from datastores.errors import InputError
 from datastores.passages.chunks import Chunk
 from tests.app.interface.conftest import Stage, ask, notices, type_in
@@ -26,10 +28,16 @@ NOTES = Path("/notes/{line} -c :q.md")
         ({"EDITOR": "code --wait"}, ["code", "--wait", "--goto", f"{NOTES}:7"]),
         ({"EDITOR": "hx"}, ["hx", f"{NOTES}:7"]),
         ({"EDITOR": "gedit"}, ["gedit", str(NOTES)]),
+        ({"EDITOR": "'/my tools/ed' -a ''"}, ["/my tools/ed", "-a", "", "+7", str(NOTES)]),
     ],
 )
 def test_editors_are_told_the_line(environment: dict[str, str], command: list[str]) -> None:
     assert editor_command(environment, NOTES, 7) == command
+
+
+def test_an_editor_in_the_home_folder_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert editor_command({"EDITOR": "~/ed -w"}, NOTES, 7)[:2] == ["/home/me/ed", "-w"]
 
 
 @pytest.mark.parametrize("editor", ["", "  ", "vim 'unclosed"])
@@ -72,12 +80,19 @@ def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
 
 
 class Suspendable:
-    """An application that leaves the terminal at once."""
+    """An application that leaves the terminal at once.
+
+    Attributes:
+        resumed: whether it came back, which Textual does not after an error.
+    """
+
+    resumed = False
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
         """The terminal is the test's anyway."""
         yield
+        self.resumed = True
 
 
 @pytest.mark.parametrize(("text", "saved"), [("a", "ab"), ("a\n", "a\nb\n"), ("", "b")])
@@ -105,7 +120,9 @@ def test_only_its_owner_can_read_the_file_and_an_answer_is_read_only(
 @pytest.mark.parametrize(
     ("line", "reason"),
     [("echo b >> $2; exit 3", "exit code 3"), ("rm $2", "cannot be read"),
-     (r"printf '\377' > $2", "cannot be read")],
+     ("mkdir $2.d; mv $2.d $2 || rm $2; mkdir $2", "cannot be read"),
+     (r"printf 'a\0b' > $2", "is no text"), ("kill -9 $$", "ended by SIGKILL"),
+     ("sh -c 'kill $$'; exit $?", "ended by SIGTERM")],
 )  # fmt: skip
 def test_an_editor_that_fails_changes_nothing(
     editor: Callable[[str], Path], line: str, reason: str
@@ -113,6 +130,61 @@ def test_an_editor_that_fails_changes_nothing(
     editor(line)
     with pytest.raises(InputError, match=reason):
         edit_text(Suspendable(), "a")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("line", "saved"),
+    [("echo saved > $2; kill -9 $$", "saved"),
+     (r"printf 'Gr\366\337e aus K\366ln' > $2", "Größe aus Köln"),
+     (r"printf '\377\376h\0i\0' > $2", "hi"), (r"printf 'a\r\nb\r\n' > $2", "a\nb")],
+)  # fmt: skip
+def test_what_was_saved_is_read_whatever_the_editor_did(
+    editor: Callable[[str], Path], line: str, saved: str
+) -> None:
+    editor(line)
+    assert edit_text(Suspendable(), "a") == saved  # type: ignore[arg-type]
+
+
+def test_without_room_for_a_file_the_way_out_is_named(
+    editor: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor("true")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    with pytest.raises(InputError, match="set TMPDIR"):
+        edit_text(Suspendable(), "a")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("command", [["{tmp}/missing"], ["{tmp}/not-a-program"]])
+def test_the_interface_comes_back_when_a_program_cannot_be_started(
+    command: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "not-a-program").write_text("")
+    app, before = Suspendable(), signal.getsignal(signal.SIGINT)
+    with pytest.raises(InputError, match="cannot start"):
+        run_in_terminal(app, [part.format(tmp=tmp_path) for part in command])  # type: ignore[arg-type]
+    assert app.resumed
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_is_for_the_program_that_has_the_terminal() -> None:
+    app = Suspendable()
+    code = run_in_terminal(app, ["sh", "-c", "kill -INT $PPID; kill -INT $$"])  # type: ignore[arg-type]
+    assert (code, app.resumed) == (-signal.SIGINT, True)
+
+
+@pytest.mark.parametrize("set_to", ["nano-is-not-here", "/nowhere/ed --wait", "''"])
+async def test_a_missing_editor_is_said_and_the_prompt_stays(
+    stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch, set_to: str
+) -> None:
+    made = stage()
+    monkeypatch.setattr(made.app, "suspend", Suspendable().suspend)
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", set_to)
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await type_in(pilot, made, "first")
+        await pilot.press("alt+o", *" more")
+        assert made.conversation.prompt.text == "first more"
+        assert "set EDITOR" in notices(made)[-1]
 
 
 async def test_the_prompt_is_written_and_an_answer_read_in_the_editor(
