@@ -1,6 +1,6 @@
 """Finds the files under the paths that the person gave.
 
-Owns which files are read: `.gitignore` is respected as git reads it, symbolic links are not
+Owns which files are read: `.gitignore` is respected (`ignore_rules`), symbolic links are not
 followed, and files that hold secrets by their names are skipped. The order is that of names, so
 that an interrupted import continues where it was. Refuses to know formats.
 """
@@ -16,89 +16,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from pathspec import GitIgnoreSpec, Pattern
-from pathspec.pattern import RegexMatchResult
-
 from app.importing.events import SkippedFile
-from app.importing.source_file import MIB, SourceFile, decode
-from datastores.errors import InputError
-
-
-@dataclass(frozen=True, slots=True)
-class IgnoreRules:
-    """The `.gitignore` files that apply in a folder, outermost first, each with its own folder."""
-
-    files: tuple[tuple[Path, GitIgnoreSpec], ...] = ()
-
-    def within(self, folder: Path) -> IgnoreRules:
-        """These and the folder's own. Raises OSError if that cannot be read."""
-        return IgnoreRules((*self.files, *_read(folder, folder / ".gitignore")))
-
-
-def rules_above(root: Path) -> IgnoreRules:
-    """The rules of the repository that contains `root`, from its top to the folder above `root`.
-
-    As in git, rules above a folder apply only within one repository.
-    """
-    tops = [folder for folder in (root, *root.parents) if (folder / ".git").exists()]
-    if not tops:
-        return IgnoreRules()
-    top = tops[0]
-    between = [folder for folder in reversed(root.parents) if folder.is_relative_to(top)]
-    rules = IgnoreRules(_read(top, top / ".git" / "info" / "exclude"))
-    for folder in between:
-        rules = rules.within(folder)
-    return rules
-
-
-def is_ignored(rules: IgnoreRules, path: Path, folder: bool) -> bool:
-    """Whether to skip `path`, whose folder is not ignored itself: the deepest file that decides."""
-    for base, spec in reversed(rules.files):
-        decision = _decision(spec, path.relative_to(base).as_posix(), folder)
-        if decision is not None:
-            return decision
-    return False
-
-
-def _decision(spec: GitIgnoreSpec, name: str, folder: bool) -> bool | None:
-    """What one file decides for `name`, relative to its folder; None if no pattern matches.
-
-    The last pattern that matches decides, as in git. pathspec's own `check_file` is for whole
-    paths, without walking, and differs where a folder is included again.
-    """
-    for pattern in reversed(list(spec.patterns)):
-        if pattern.include is not None and _matches(pattern, name, folder):
-            return bool(pattern.include)
-    return None
-
-
-def _matches(pattern: Pattern, name: str, folder: bool) -> bool:
-    """Whether a pattern matches `name` itself, not only a folder above it."""
-    # A pattern for a folder captures the slash after it: `x/` captures the last character of "x/",
-    # while `x/**`, which matches "x/" too, is for what is in x and captures none.
-    plain = pattern.match_file(name)
-    if plain is not None and _captured(plain) is None:
-        return True
-    inside = pattern.match_file(f"{name}/") if folder else None
-    return inside is not None and _captured(inside) == len(name)
-
-
-def _captured(result: RegexMatchResult) -> int | None:
-    """The position of the captured slash; None if the pattern captured none."""
-    match = result.match
-    return match.start(match.lastindex) if match.lastindex else None
-
-
-def _read(base: Path, path: Path) -> tuple[tuple[Path, GitIgnoreSpec], ...]:
-    if not path.is_file() or path.stat().st_size > MIB:
-        return ()
-    try:
-        text, _ = decode(path.read_bytes())
-    except InputError:
-        # Not a text: git would find no pattern in it either.
-        return ()
-    return ((base, GitIgnoreSpec.from_lines(text.splitlines())),)
-
+from app.importing.ignore_rules import IgnoreRules, rules_above
+from app.importing.source_file import SourceFile
 
 VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".jj"})
 CACHES = frozenset(
@@ -251,7 +171,7 @@ def _skip_reason(entry: os.DirEntry[str], rules: IgnoreRules, own: frozenset[Pat
     folder = entry.is_dir(follow_symlinks=False)
     if folder and Path(entry.path) in own:
         return "specchat's own data"
-    if is_ignored(rules, Path(entry.path), folder):
+    if rules.ignore(Path(entry.path), folder):
         return "ignored by .gitignore"
     return ""
 

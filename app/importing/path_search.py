@@ -17,7 +17,8 @@ from pathlib import Path
 from time import monotonic
 from urllib.parse import unquote, urlparse
 
-from app.importing.find_files import VERSION_CONTROL, is_ignored, rules_above
+from app.importing.find_files import VERSION_CONTROL
+from app.importing.ignore_rules import rules_above
 from app.importing.path_completion import MAX_ENTRIES, names_in
 from app.sanitise import clean
 
@@ -128,7 +129,7 @@ def _walk(root: Path) -> Iterator[str]:
             hostile = clean(entry.name) != entry.name or "\n" in entry.name
             if hostile or entry.name in VERSION_CONTROL:
                 continue
-            if is_ignored(rules, Path(entry.path), is_folder):
+            if rules.ignore(Path(entry.path), is_folder):
                 continue
             left -= 1
             yield f"{prefix}{entry.name}{'/' * is_folder}"
