@@ -38,7 +38,7 @@ MAX_GROUP_CHARACTERS = 2**22
 MAX_GROUP_AGE_S = 0.5
 """A group is stored when it is this large or this old: so much is lost by a kill."""
 
-READER_VERSION = b"2"
+READER_VERSION = b"3"
 """Increased when readers or redaction change, so that unchanged files are read again."""
 
 FINDING_EVENT_FILES = 500

@@ -1,21 +1,17 @@
 """What readers are given and what they return, with the limits on both.
 
-A `SourceFile` is one file, or one member of an archive, not yet read; `decode` makes text of its
-bytes, whatever their encoding. A `FormatReader` turns it into documents, and into `SkippedFile`s
-where a part of it cannot be used. Owns how large a file may be that is read into memory, and how
-long reading may take.
+A `SourceFile` is one file, or one member of an archive, not yet read. A `FormatReader` turns it
+into documents, and into `SkippedFile`s where a part of it cannot be used. Owns how large a file may
+be that is read into memory, and how long reading may take.
 """
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import BinaryIO
-
-from charset_normalizer import from_bytes
 
 from app.importing.events import SkippedFile
 from datastores.errors import InputError
@@ -56,21 +52,6 @@ EXTRACT_MEMORY_BYTES = 2**31
 
 HEAD_BYTES = 2**16
 """The start of a file, by which its format is recognised."""
-
-BYTE_ORDER_MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF8: "utf-8-sig",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
-"""UTF-32's begins with UTF-16's, so it comes first."""
-
-FALLBACK_ENCODING = "cp1252"
-SAMPLE_BYTES = 2**16
-MAX_CONTROL_SHARE = 0.05
-TEXT_CONTROLS = frozenset(b"\t\n\f\r\x1b")
-"""Control characters that occur in text."""
 
 
 def mebibytes(size: int) -> str:
@@ -167,59 +148,3 @@ class FormatReader:
     claims: Callable[[SourceFile], bool]
     read: Callable[[SourceFile], Iterator[Outcome]]
     limit: int | None = None
-
-
-def decode(content: bytes) -> tuple[str, bool]:
-    """The text with plain newlines, and whether it was in more than one encoding.
-
-    UTF-8 unless a byte order mark or the bytes indicate another. A file whose lines differ, such as
-    a log that many programs write to, is decoded line by line.
-
-    Raises:
-        InputError: it is not text.
-    """
-    text, mixed = _decoded(content)
-    if "\0" in text:
-        raise InputError("binary")
-    return text.replace("\r\n", "\n").replace("\r", "\n"), mixed
-
-
-def _decoded(content: bytes) -> tuple[str, bool]:
-    encoding = next(
-        (name for mark, name in BYTE_ORDER_MARKS.items() if content.startswith(mark)), "utf-8"
-    )
-    try:
-        return content.decode(encoding), False
-    except UnicodeDecodeError as error:
-        if encoding != "utf-8" or _is_binary(content):
-            raise InputError("binary") from error
-    lines = content.splitlines(keepends=True)
-    utf8 = [_is_utf8(line) for line in lines]
-    mixed = any(good and not line.isascii() for line, good in zip(lines, utf8, strict=True))
-    foreign = b"".join(line for line, good in zip(lines, utf8, strict=True) if not good)
-    guess = _guessed(foreign)
-    decoded = [
-        line.decode("utf-8" if good else guess, "replace")
-        for line, good in zip(lines, utf8, strict=True)
-    ]
-    return "".join(decoded), mixed
-
-
-def _guessed(content: bytes) -> str:
-    best = from_bytes(content[:SAMPLE_BYTES]).best()
-    return best.encoding if best else FALLBACK_ENCODING
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _is_binary(content: bytes) -> bool:
-    """Whether too many of the first bytes are control characters that do not occur in text."""
-    sample = content[:SAMPLE_BYTES]
-    controls = sum(sample.count(bytes([code])) for code in range(32) if code not in TEXT_CONTROLS)
-    return controls > MAX_CONTROL_SHARE * len(sample) or b"\0" in sample

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from app.importing.source_file import MAX_TEXT_BYTES, FormatReader, Outcome, SourceFile, decode
+from app.importing.encodings import decode
+from app.importing.source_file import MAX_TEXT_BYTES, FormatReader, Outcome, SourceFile
 from datastores.errors import InputError
 from datastores.library.documents import SHELL, Document, Part
 

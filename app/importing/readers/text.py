@@ -18,6 +18,7 @@ from typing import Any
 
 from pygments.lexers import get_all_lexers
 
+from app.importing.encodings import decode
 from app.importing.events import SkippedFile
 from app.importing.find_files import CONVERSATIONS_FILE
 from app.importing.json_stream import JSON_LINES_SUFFIXES, require_shallow
@@ -28,7 +29,6 @@ from app.importing.source_file import (
     FormatReader,
     Outcome,
     SourceFile,
-    decode,
 )
 from datastores.errors import InputError
 from datastores.library.documents import CODE, NOTES, Document, Part
@@ -42,9 +42,9 @@ def _claims_anything(file: SourceFile) -> bool:
 
 
 def _read_text(file: SourceFile) -> Iterator[Outcome]:
-    text, mixed = decode(file.read(MAX_TEXT_BYTES))
-    if mixed:
-        yield SkippedFile(file.name, "mixed encodings: imported, but some characters may be wrong")
+    text, notice = decode(file.read(MAX_TEXT_BYTES))
+    if notice:
+        yield SkippedFile(file.name, notice)
     yield Document(file.name, (Part(kind_of(file.filename), text),))
 
 

@@ -12,7 +12,6 @@ from app.importing import source_file
 from app.importing.readers.shell_history import unmetafy
 from app.importing.readers.text import kind_of
 from app.importing.readers.text_extractor import TextExtractor
-from app.importing.source_file import decode
 from datastores.errors import InputError
 from datastores.library.documents import CODE, NOTES, SHELL
 from tests.app.importing.texts import pdf, read
@@ -51,40 +50,6 @@ def test_names_distinguish_code_from_notes(name: str, kind: str) -> None:
 def test_text_is_kept_as_it_is() -> None:
     assert _parts("deep/Note.MD", b"# Title\r\n\r\ntext\r\n") == [(NOTES, "# Title\n\ntext\n")]
     assert _parts("x.py", "π = 3\n".encode()) == [(CODE, "π = 3\n")]
-
-
-@pytest.mark.parametrize(
-    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1252", "iso8859-5", "shift_jis"]
-)
-def test_encodings_are_found_out(encoding: str) -> None:
-    samples = {
-        "iso8859-5": "Съешь же ещё этих мягких французских булок, да выпей чаю. ",
-        "shift_jis": "これは日本語の文章です。文字コードを調べるための例文です。",
-    }
-    german = "Die Größe der Füße ist überall verschieden, und ich ärgere mich darüber. "
-    text = samples.get(encoding, german) * 5
-    assert decode(text.encode(encoding)) == (text, False)
-
-
-def test_lines_that_disagree_are_read_one_by_one() -> None:
-    content = "Größe\n".encode() + "Füße und Bäume\n".encode("latin-1") + b"plain\n"
-    text, mixed = decode(content)
-    assert text == "Größe\nFüße und Bäume\nplain\n"
-    assert mixed
-
-
-@given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\ufeff")))
-def test_utf8_comes_back(text: str) -> None:
-    assert decode(text.encode()) == (text, False)
-
-
-@given(st.binary(max_size=300))
-def test_any_bytes_are_text_or_refused(content: bytes) -> None:
-    try:
-        text, _ = decode(content)
-    except InputError:
-        return
-    assert "\0" not in text
 
 
 def test_pages_become_markdown() -> None:
