@@ -87,14 +87,19 @@ class Specchat(App[None], inherit_bindings=False):
         self._typed_early: list[events.Event] | None = []
 
     async def on_event(self, event: events.Event) -> None:
-        """Keep what is typed before a box has the focus; Textual would drop it."""
+        """Keep what is typed before a box has the focus; Textual would drop it.
+
+        From then on, what is typed on the chat screen is for the prompt.
+        """
         if isinstance(event, events.InputEvent | events.Paste):
             self.chat_screen.conversation.model_thread.touch()
         typed = isinstance(event, events.Key | events.Paste) and not event.is_forwarded
         if typed and self._typed_early is not None:
             self._typed_early.append(event)
-        else:
-            await super().on_event(event)
+            return
+        if typed and self.screen is self.chat_screen:
+            self.chat_screen.conversation.claim_typing(event)
+        await super().on_event(event)
 
     async def on_descendant_focus(self) -> None:
         """Replay what was typed early, once, when the first box gets the focus."""

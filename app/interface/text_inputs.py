@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from textual import events
+from textual.binding import Binding
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
@@ -14,6 +15,22 @@ from app.sanitise import clean
 def writes_text(event: events.Key) -> bool:
     """Whether a key types its character: `alt+y` carries a y, but does not type it."""
     return not event.key.startswith(("alt+", "ctrl+", "super+", "meta+", "hyper+"))
+
+
+def types_into(focused: Widget | None, event: events.Event) -> bool:
+    """Whether `event` types text that `focused`, which is no text box, does nothing with."""
+    if isinstance(event, events.Paste):
+        return True
+    if not isinstance(event, events.Key) or not event.is_printable or not writes_text(event):
+        return False
+    return focused is None or event.key not in _bound(focused)
+
+
+def _bound(widget: Widget) -> Mapping[str, Sequence[Binding]]:
+    """What `widget` itself binds to keys, with the person's own keys."""
+    bindings = widget._bindings.copy()
+    bindings.apply_keymap(widget.app._keymap)
+    return bindings.key_to_bindings
 
 
 def as_pressed(early: Iterable[events.Event]) -> Iterator[events.Event]:
@@ -46,9 +63,7 @@ async def run_bindings_in_order(box: Widget, event: events.Key) -> None:
     """
     if not writes_text(event):
         event.prevent_default()
-    bindings = box._bindings.copy()
-    bindings.apply_keymap(box.app._keymap)
-    for bound in [] if event.is_printable else bindings.key_to_bindings.get(event.key, []):
+    for bound in [] if event.is_printable else _bound(box).get(event.key, []):
         if await box.app.run_action(bound.action, box):
             event.stop()
             event.prevent_default()

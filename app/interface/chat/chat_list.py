@@ -41,9 +41,9 @@ class ChatList(ScrollView, can_focus=True):
         Binding("enter", "choose", "Open chat", id="chats.choose"),
         Binding("up", "move(-1)", "Up", id="chats.up"),
         Binding("down", "move(1)", "Down", id="chats.down"),
-        Binding("r", "act('rename')", "Rename", id="chats.rename"),
-        Binding("p", "act('pin')", f"Pin or unpin ({PINNED})", id="chats.pin"),
-        Binding("v", "act('private')", f"Make private or not ({PRIVATE})", id="chats.private"),
+        Binding("alt+r", "act('rename')", "Rename", id="chats.rename"),
+        Binding("alt+p", "act('pin')", f"Pin or unpin ({PINNED})", id="chats.pin"),
+        Binding("alt+v", "act('private')", f"Make private or not ({PRIVATE})", id="chats.private"),
         Binding("delete", "act('delete')", "Delete", id="chats.delete"),
         Binding("escape", "leave", "Back to the prompt", id="chats.leave"),
     ]

@@ -38,7 +38,7 @@ from app.interface.messages import (
     ScrollRequested,
 )
 from app.interface.panel.panel import Panel
-from app.interface.text_inputs import writes_text
+from app.interface.text_inputs import types_into
 from app.interface.transcript.message_list import MessageList
 from app.interface.workers import start_worker
 from app.runtime.history_thread import HistoryThread
@@ -152,14 +152,14 @@ class ChatView(Vertical):
         """Whether `turn` belongs to the open chat."""
         return turn is self._unstored if turn.chat is None else turn.chat == self.chat
 
-    def on_key(self, event: events.Key) -> None:
-        """Redirect typed characters to the prompt."""
-        typed = event.character if event.is_printable and writes_text(event) else None
-        bound = self.transcript.has_focus and self.transcript.is_bound(event.key)
-        if typed and not self.prompt.has_focus and not bound:
-            event.stop()
-            self.prompt.focus()
-            self.prompt.insert(typed)
+    def claim_typing(self, event: events.Event) -> None:
+        """Move the focus to the prompt before text arrives that is typed elsewhere on its screen.
+
+        At once, so that no character arrives where the focus was.
+        """
+        focused = self.screen.focused
+        if focused is not self.prompt and types_into(focused, event):
+            self.screen.set_focus(self.prompt)
 
     def show_title(self, stored: Chat | None) -> None:
         """Show title, settings and privacy in the top bar; None: those of an unstored chat."""

@@ -31,6 +31,7 @@ MODIFIERS = {"ctrl", "alt", "shift", "super", "hyper", "meta"}
 
 _DISPLAY_NAMES = {
     "escape": "Esc",
+    "delete": "Del",
     "pageup": "PgUp",
     "pagedown": "PgDn",
     "up": "↑",

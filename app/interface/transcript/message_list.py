@@ -1,7 +1,9 @@
 """The transcript with a cursor over its messages, for the keyboard.
 
 Owns the cursor, which is there while the transcript has the focus, and what can be clicked in a
-message. What is done with a message is up to `app.interface.chat.message_actions`.
+message. What is done with a message is up to `app.interface.chat.message_actions`. Keys that act on
+the last answer elsewhere act on the message under the cursor here. None types a character: those
+belong to the prompt (`ChatView.claim_typing`).
 """
 
 from __future__ import annotations
@@ -33,13 +35,17 @@ class MessageList(Transcript, can_focus=True):
         Binding("down", "move(1)", "Next message", id="message.down"),
         Binding("pageup", "page_up", "Scroll up", id="message.scroll-up"),
         Binding("pagedown", "page_down", "Scroll down", id="message.scroll-down"),
-        Binding("c", "act('copy')", "Copy message", id="message.copy"),
-        Binding("y", "act('copy_code')", "Copy its code, block by block", id="message.copy-code"),
-        Binding("e", "act('edit')", "Edit this question, in a new version", id="message.edit"),
-        Binding("r", "act('regenerate')", "Regenerate this answer", id="message.regenerate"),
-        Binding("b", "act('branch')", "Branch: continue from here", id="message.branch"),
-        Binding("space", "fold", "Show or hide its attachments or reasoning", id="message.fold"),
-        Binding("o", "act('view')", "Read it in your editor", id="message.view"),
+        Binding("alt+c,ctrl+g", "act('copy')", "Copy message", id="message.copy"),
+        Binding(
+            "alt+y", "act('copy_code')", "Copy its code, block by block", id="message.copy-code"
+        ),
+        Binding(
+            "alt+e,ctrl+t", "act('edit')", "Edit this question, in a new version", id="message.edit"
+        ),
+        Binding("ctrl+r", "act('regenerate')", "Regenerate this answer", id="message.regenerate"),
+        Binding("alt+n", "act('branch')", "Branch: continue from here", id="message.branch"),
+        Binding("enter", "fold", "Show or hide its attachments or reasoning", id="message.fold"),
+        Binding("alt+o", "act('view')", "Read it in your editor", id="message.view"),
         Binding("left", "act('older')", "Older version", id="message.older"),
         Binding("right", "act('newer')", "Newer version", id="message.newer"),
         Binding("escape", "act('leave')", "Back to prompt", id="message.leave"),
@@ -62,12 +68,6 @@ class MessageList(Transcript, can_focus=True):
     def cursor(self) -> Message | None:
         """The message under the cursor; None without the focus."""
         return self._cursor if self._cursor in self.messages else None
-
-    def is_bound(self, key: str) -> bool:
-        """Whether `key` does something here."""
-        bindings = self._bindings.copy()
-        bindings.apply_keymap(self.app._keymap)
-        return key in bindings.key_to_bindings
 
     def on_focus(self) -> None:
         messages = self.messages

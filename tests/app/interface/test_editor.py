@@ -200,7 +200,7 @@ async def test_the_prompt_is_written_and_an_answer_read_in_the_editor(
         assert made.conversation.prompt.text == "first second line"
         kept = Path(os.environ["EDITOR"]).with_name("kept")
         editor(f'cp "$2" "{kept}"')
-        await pilot.press("alt+m", "o")
+        await pilot.press("alt+m", "alt+o")
         await pilot.pause()
         assert kept.read_text().startswith("You can **copy a directory**")
         assert stat.S_IMODE(kept.stat().st_mode) == 0o400

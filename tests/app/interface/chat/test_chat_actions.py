@@ -60,7 +60,7 @@ async def test_renaming(stage: Make, history: History) -> None:
     (chat,) = chats_of(history, "old")
     made = stage()
     async with made.app.run_test() as pilot:
-        await pilot.press("ctrl+o", "r")
+        await pilot.press("ctrl+o", "alt+r")
         await until(pilot, lambda: isinstance(made.app.screen, InputDialog))
         assert made.app.screen.query_one(Input).value == "old"
         await pilot.press("end", *" name", "enter")
@@ -74,8 +74,8 @@ async def test_an_empty_name_and_second_thoughts_change_nothing(
     (chat,) = chats_of(history, "old")
     made = stage()
     async with made.app.run_test() as pilot:
-        await pilot.press("ctrl+o", "r", "ctrl+u", "enter")
-        await pilot.press("r", "x", "escape")
+        await pilot.press("ctrl+o", "alt+r", "ctrl+u", "enter")
+        await pilot.press("alt+r", "x", "escape")
     made.app.leave()
     assert history.chat(chat).title == "old"
 
@@ -86,10 +86,10 @@ async def test_pinning_moves_a_chat_to_the_top_and_the_cursor_with_it(
     first, second = chats_of(history, "first", "second")
     made = stage()
     async with made.app.run_test(size=(160, 40)) as pilot:
-        await pilot.press("ctrl+o", "down", "p")
+        await pilot.press("ctrl+o", "down", "alt+p")
         await until(pilot, lambda: f"{PINNED} first" in lines(made)[0])
         assert made.app.screen.query_one(ChatList).cursor == 0
-        await pilot.press("p")
+        await pilot.press("alt+p")
         await until(pilot, lambda: "second" in lines(made)[0])
     assert [chat.id for chat in history.chats()] == [second, first]
 
@@ -98,11 +98,11 @@ async def test_making_private_and_back(stage: Make, history: History) -> None:
     (chat,) = chats_of(history, "diary")
     made = stage()
     async with made.app.run_test() as pilot:
-        await pilot.press("ctrl+o", "v")
+        await pilot.press("ctrl+o", "alt+v")
         await until(pilot, lambda: f"{PRIVATE} diary" in lines(made)[0])
         assert history.chat(chat).private
         await until(pilot, lambda: notices(made))
-        await pilot.press("v")
+        await pilot.press("alt+v")
         await until(pilot, lambda: PRIVATE not in lines(made)[0])
     assert not history.chat(chat).private
 
@@ -255,7 +255,7 @@ async def test_a_private_chat_looks_private_at_every_width_and_after_a_restart(
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(("key", "screen"), [("r", InputDialog), ("delete", Confirm)])
+@pytest.mark.parametrize(("key", "screen"), [("alt+r", InputDialog), ("delete", Confirm)])
 def test_what_is_asked_of_a_chat(
     stage: Make,
     history: History,

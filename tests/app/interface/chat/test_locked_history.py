@@ -109,7 +109,7 @@ async def test_changes_of_chats_are_made_in_order_afterwards(stage: Make, histor
     async with made.app.run_test() as pilot:
         await ready(pilot, made)
         with locked(history):
-            await pilot.press("ctrl+o", "p", "p", "p", "r")
+            await pilot.press("ctrl+o", "alt+p", "alt+p", "alt+p", "alt+r")
             await until(pilot, lambda: isinstance(made.app.screen, InputDialog))
             assert made.app.screen.query_one(Input).value == "old"
             await pilot.press("end", *" name", "enter")
@@ -179,7 +179,7 @@ async def test_what_was_requested_before_quitting_is_stored(stage: Make, history
     with locked(history):
         async with made.app.run_test() as pilot:
             await ready(pilot, made)
-            await pilot.press("ctrl+o", "p")
+            await pilot.press("ctrl+o", "alt+p")
             assert not history.chat(chat).pinned
             await pilot.press("ctrl+q")
     made.app.leave()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from textual.containers import Vertical
+from textual.events import Paste
 from textual.pilot import Pilot
 from textual.widgets import OptionList
 
@@ -22,6 +23,7 @@ from tests.app.interface.conftest import (
     Compare,
     Stage,
     ask,
+    burst,
     notices,
     ready,
     until,
@@ -65,19 +67,38 @@ async def test_the_cursor_moves_over_messages_and_leaves(stage: Make) -> None:
         await pilot.press("escape")
         assert made.conversation.prompt.has_focus
         assert marked(made) == ""
-        await pilot.press("alt+m", "x")
-        assert made.conversation.prompt.text == "x", "other letters are typed into the prompt"
+
+
+async def test_what_is_typed_over_messages_lands_in_the_prompt_and_runs_nothing(
+    stage: Make, history: History
+) -> None:
+    made = stage()
+    async with made.app.run_test(size=(100, 40)) as pilot:
+        await two_turns(pilot, made)
+        typed = " Every hobby: copy? rybe"
+        await burst(pilot, *typed)
+        assert made.conversation.prompt.text == typed
+        assert made.conversation.prompt.has_focus
+        await pilot.press("alt+m")
+        await until(pilot, lambda: made.conversation.transcript.has_focus)
+        made.app.post_message(Paste("\nmore"))
+        await until(pilot, lambda: made.conversation.prompt.text == f"{typed}\nmore")
+        await pilot.press("ctrl+o")
+        await burst(pilot, *" vpr")
+        assert made.conversation.prompt.text == f"{typed}\nmore vpr"
+        assert [chat.pinned or chat.private for chat in history.chats()] == [False]
+        assert (notices(made), made.app.clipboard) == ([], "")
 
 
 async def test_any_message_is_copied(stage: Make) -> None:
     made = stage()
     async with made.app.run_test(size=(100, 40)) as pilot:
         await two_turns(pilot, made)
-        await pilot.press("c")
+        await pilot.press("alt+c")
         await until(pilot, lambda: made.app.clipboard == ANSWER)
-        await pilot.press("up", "up", "up", "c")
+        await pilot.press("up", "up", "up", "alt+c")
         await until(pilot, lambda: made.app.clipboard == "one?")
-        await pilot.press("y")
+        await pilot.press("alt+y")
         await until(pilot, lambda: "No code block here." in notices(made))
 
 
@@ -85,17 +106,17 @@ async def test_code_is_copied_block_by_block_with_placeholders_filled_in(stage: 
     made = stage(FILLABLE)
     async with made.app.run_test(size=(100, 40)) as pilot:
         await two_turns(pilot, made)
-        await pilot.press("y")
+        await pilot.press("alt+y")
         await until(pilot, lambda: isinstance(made.app.screen, InputDialog))
         await pilot.press(*"a.tar", "enter")
         await until(pilot, lambda: len(made.app.screen_stack) == 2)
         await pilot.press("enter")
         filled = "tar -xf a.tar -C {{directory}}"
         await until(pilot, lambda: made.app.clipboard == filled)
-        await pilot.press("y")
+        await pilot.press("alt+y")
         await until(pilot, lambda: made.app.clipboard == "ls")
         assert "Copied block 2 of 2." in notices(made)
-        await pilot.press("y")
+        await pilot.press("alt+y")
         await until(pilot, lambda: isinstance(made.app.screen, InputDialog))
         await pilot.press("escape")
         await until(pilot, lambda: made.app.clipboard == code_blocks(TWO_BLOCKS)[0])
@@ -119,14 +140,14 @@ async def test_an_early_question_is_edited_and_an_early_answer_given_again(stage
     made = stage()
     async with made.app.run_test(size=(100, 40)) as pilot:
         await two_turns(pilot, made)
-        await pilot.press("up", "up", "r")
+        await pilot.press("up", "up", "ctrl+r")
         await until(pilot, lambda: made.conversation.turn is None)
         await until(pilot, lambda: len(made.conversation.transcript.messages) == 2)
         answer = made.conversation.transcript.messages[-1]
         assert (isinstance(answer, Answer), answer.version) == (True, "‹ 2/2 ›")
         await pilot.press("alt+m", "left")
         await until(pilot, lambda: len(made.conversation.transcript.messages) == 4)
-        await pilot.press("alt+m", "up", "up", "up", "e")
+        await pilot.press("alt+m", "up", "up", "up", "alt+e")
         await until(pilot, lambda: made.conversation.prompt.text == "one?")
         assert made.conversation.is_editing
 
@@ -145,14 +166,14 @@ async def test_a_chat_branches_after_an_answer(stage: Make, history: History) ->
         assert chat is not None
         history.set_private(chat, True)
         before = [message.id for message in history.tree(chat)]
-        await pilot.press("up", "up", "b")
+        await pilot.press("up", "up", "alt+n")
         assert dialogue(made) == ["one?", "…"]
         assert made.conversation.prompt.has_focus
         assert "Esc Cancel" in str(made.conversation.prompt.border_subtitle)
         assert len(history.thread(chat)) == 4, "nothing is stored before something is sent"
         await pilot.press("escape")
         assert dialogue(made) == ["one?", "…", "two?", "…"]
-        await pilot.press("alt+m", "up", "up", "b")
+        await pilot.press("alt+m", "up", "up", "alt+n")
         await ask(pilot, made, "other?")
         assert dialogue(made) == ["one?", "…", "other?", "…"]
         assert not made.conversation.prompt.border_subtitle
@@ -176,10 +197,10 @@ async def test_branching_by_a_command_goes_back_turn_by_turn(stage: Make) -> Non
         assert dialogue(made) == []
         await pilot.press("alt+n", "escape")
         assert dialogue(made) == ["one?", "…", "two?", "…"]
-        await pilot.press("alt+m", "up", "b")
+        await pilot.press("alt+m", "up", "alt+n")
         await until(pilot, lambda: made.conversation.prompt.text == "two?")
         assert made.conversation.is_editing, "a branch before a question edits it"
-        await pilot.press("escape", "alt+m", "b")
+        await pilot.press("escape", "alt+m", "alt+n")
         assert made.conversation.prompt.has_focus
         assert not made.conversation.is_branching, "after the last answer nothing is left out"
 
@@ -191,7 +212,7 @@ async def test_a_branch_without_an_answer_leaves_the_chat_as_it_was(
     made = stage(Script(FILLABLE.passes), Script(FILLABLE.passes), fails)
     async with made.app.run_test(size=(100, 40)) as pilot:
         await two_turns(pilot, made)
-        await pilot.press("up", "up", "b")
+        await pilot.press("up", "up", "alt+n")
         await ask(pilot, made, "other?")
         await until(pilot, lambda: made.conversation.prompt.text == "other?")
         assert dialogue(made) == ["one?", "…"]
@@ -220,9 +241,9 @@ async def test_what_does_not_fit_a_message_is_said(stage: Make) -> None:
     made = stage()
     async with made.app.run_test(size=(100, 40)) as pilot:
         await two_turns(pilot, made)
-        await pilot.press("e")
+        await pilot.press("alt+e")
         await until(pilot, lambda: "Only your own messages can be edited." in notices(made))
-        await pilot.press("up", "r")
+        await pilot.press("up", "ctrl+r")
         await until(pilot, lambda: "Only an answer can be regenerated." in notices(made))
 
 
