@@ -15,7 +15,13 @@ from app.engine.drafters import make_drafters
 from app.engine.stores import Stores
 from app.engine.student_versions import versions_of
 from app.locations import Locations
-from app.models.discovery import EMBEDDED, embedded, embedded_student, resolve_model
+from app.models.discovery import (
+    EMBEDDED,
+    embedded,
+    embedded_student,
+    model_name,
+    resolve_model,
+)
 from app.models.gguf_files import model_parts
 from app.models.memory import require_memory
 from datastores.errors import InputError, ModelError
@@ -224,20 +230,22 @@ def choose_student(choice: str, locations: Locations) -> None:
         path = student_file(choice, Path(), locations)
     if path is not None:
         require_drafts_for(path, open_vocabulary(path), open_vocabulary(model))
-    named_file = choice not in (EMBEDDED, UNTRAINED) and Path(choice).expanduser().is_file()
-    write_setting(locations, "student", str(path.absolute()) if path and named_file else choice)
+    if path is not None and choice not in (EMBEDDED, UNTRAINED):
+        choice = model_name(path, locations)
+    write_setting(locations, "student", choice)
 
 
 def require_drafts_for(path: Path, student: Vocabulary, target: Vocabulary) -> None:
     """Check that the model at `path`, of vocabulary `student`, can draft for a target's.
 
     Raises:
-        InputError: the vocabularies differ; the first token that does is named.
+        InputError: the vocabularies differ.
     """
     try:
         require_same_vocabulary(student, target)
     except InputError as error:
         raise InputError(
-            f"{path.name} cannot draft for this model: {error}. Choose another with `specchat"
-            " models use --student NAME`, or none with an empty NAME"
+            f"{path.name} cannot draft for this model: {error}. A draft model is a smaller one of"
+            " the same family: choose one with `specchat models use --student NAME`, have one made"
+            " with `--student new`, or choose none with an empty NAME"
         ) from error

@@ -1,19 +1,24 @@
 """What a model's file says about it, and whether it can be used here; sizes and times as text.
 
-Reads only the header of a file, and each header once: parsing one takes up to a tenth of a
-second.
+Reads the header of a file, once, since parsing one takes up to a tenth of a second, and where a
+model may hold its embeddings twice a few rows of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
 
 from app.models.gguf_files import ModelCandidate, quantisation
 from app.models.safetensors import read_safetensors, remark, torch_device
 from datastores.errors import ModelError
-from engines.llama.gguf import Metadata, read_metadata
+from engines.llama.gguf import EMBEDDINGS, OUTPUT, Metadata, Tensor, read_metadata
 
 
 def format_size(count: float) -> str:
@@ -126,11 +131,12 @@ def describe(candidate: ModelCandidate) -> FoundModel:
     try:
         size = sum(file.stat().st_size for file in candidate.files)
         metadata = [read_header(file) for file in candidate.files]
+        parameters = sum(map(count_parameters, candidate.files, metadata))
     except OSError as error:
         return replace(known, problem=f"{error.filename}: {error.strerror}")
     except ModelError as error:
         return replace(known, problem=str(error))
-    first, parameters = metadata[0], sum(part.parameters for part in metadata)
+    first = metadata[0]
     return replace(
         known,
         size=size,
@@ -170,6 +176,63 @@ def header_quantisation(metadata: Metadata) -> str:
             return file_type.name.partition("_")[2]
     most_common = max(metadata.weights, key=lambda kind: metadata.weights[kind], default=None)
     return next((kind.name for kind in GGMLQuantizationType if kind.value == most_common), "")
+
+
+MAX_TABLE_ROW_BYTES = 1 << 20
+SAMPLED_ROWS = 8
+MIN_TIED_SIMILARITY = 0.9
+"""Cosine of the same rows in two quantisations; of two matrices of an untied model it is near 0."""
+
+
+def count_parameters(path: Path, metadata: Metadata) -> int:
+    """Number of weights in the file at `path`; those that a model uses twice count once.
+
+    Files of models with tied embeddings may hold these again as output matrix, in another
+    quantisation: so a model of 494 million parameters has a file of 630 million weights.
+    """
+    tables = [metadata.tables.get(name) for name in (EMBEDDINGS, OUTPUT)]
+    found = [table for table in tables if table is not None and len(table.shape) == 2]
+    if len(found) < 2 or found[0].shape != found[1].shape:
+        return metadata.parameters
+    first, second = (_sampled_rows(path, metadata.size, table) for table in found)
+    if not len(first) or len(first) != len(second):
+        return metadata.parameters
+    with np.errstate(all="ignore"):  # a damaged file may hold any numbers
+        cosine = first @ second / np.sqrt((first @ first) * (second @ second))
+    return metadata.parameters - prod(found[0].shape) * bool(cosine > MIN_TIED_SIMILARITY)
+
+
+def _sampled_rows(path: Path, header: int, table: Tensor) -> NDArray[np.float64]:
+    """Some rows of a matrix, one after another, float64 [n]; empty where they cannot be read."""
+    from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+    from gguf.quants import dequantize
+
+    width, rows = table.shape
+    kind = next((one for one in GGMLQuantizationType if one.value == table.kind), None)
+    block, size = GGML_QUANT_SIZES[kind] if kind is not None else (0, 0)
+    length = width // block * size if block and width % block == 0 else 0
+    if kind is None or not 0 < length <= MAX_TABLE_ROW_BYTES:
+        return np.empty(0)
+    sampled = [rows * at // SAMPLED_ROWS for at in range(min(rows, SAMPLED_ROWS))]
+    with path.open("rb") as file:
+        raw = [_read_at(file, header + table.offset + row * length, length) for row in sampled]
+    if any(len(one) < length for one in raw):
+        return np.empty(0)
+    try:
+        with np.errstate(all="ignore"):
+            values = dequantize(np.frombuffer(b"".join(raw), np.uint8).reshape(-1, length), kind)
+    except NotImplementedError:  # a type that gguf does not read yet
+        return np.empty(0)
+    return np.asarray(values, np.float64).ravel()
+
+
+def _read_at(file: BinaryIO, offset: int, length: int) -> bytes:
+    """What is there of `length` bytes at `offset`, which a hostile header may put anywhere."""
+    try:
+        file.seek(offset)
+    except (OSError, OverflowError):
+        return b""
+    return file.read(length)
 
 
 def _problem(metadata: Metadata, parameters: int) -> str:

@@ -138,10 +138,11 @@ def find_model(
     folders: ModelFolders | None = None,
     suits: Suits = lambda candidate: True,
 ) -> ModelCandidate:
-    """The model of that name; the part after the colon may be left out if that is unambiguous.
+    """The model of that name, or the only one whose name it is a part of.
 
     Args:
-        suits: whether a model can be used where it is asked for; only such are suggested.
+        suits: whether a model can be used where it is asked for; only such are meant by a part of
+            their name, and suggested.
 
     Raises:
         ModelError: there is none, or more than one.
@@ -153,6 +154,7 @@ def find_model(
         [candidate for candidate in known if candidate.name.casefold() == wanted],
         [candidate for candidate in known if candidate.name.casefold().startswith(f"{wanted}:")],
         [candidate for candidate in known if wanted in _hub_names(candidate)],
+        [one for one in known if wanted and wanted in one.name.casefold() and suits(one)],
     ):
         if len(fits) == 1:
             return fits[0]

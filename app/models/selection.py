@@ -44,12 +44,17 @@ def choose(choice: str, locations: Locations, folders: ModelFolders | None = Non
     if choice != EMBEDDED and is_model(path):
         candidate = candidate_of(path, find_models(locations, folders).candidates)
     else:
-        candidate = find_model(choice, locations, folders)
+        candidate = find_model(choice, locations, folders, can_chat)
     model = describe(candidate)
     if model.problem:
         raise InputError(f"{model.name} cannot be used: {model.problem}")
     write_setting(locations, "model", "" if model.name == EMBEDDED else model.name)
     return model
+
+
+def can_chat(candidate: ModelCandidate) -> bool:
+    """Whether a model can answer. Reads the header of its files."""
+    return not describe(candidate).problem
 
 
 def choose_embedder(

@@ -88,14 +88,11 @@ def require_same_vocabulary(student: Vocabulary, target: Vocabulary) -> None:
     """Check that a draft model's tokens are the target's, one by one.
 
     Raises:
-        InputError: they differ; the first token that does is named.
+        InputError: they differ; the first token that does is given by its number.
     """
-    for token in range(min(student.size, target.size)):
-        own, other = student.text(token), target.text(token)
-        if own != other:
-            raise InputError(f"token {token} is {own!r} to one model and {other!r} to the other")
-    if abs(student.size - target.size) > MAX_EXTRA_TOKENS:
-        raise InputError(
-            f"token {min(student.size, target.size)} is missing in one of the vocabularies, of"
-            f" {student.size} and {target.size} tokens"
-        )
+    common = min(student.size, target.size)
+    different = (token for token in range(common) if student.text(token) != target.text(token))
+    far = abs(student.size - target.size) > MAX_EXTRA_TOKENS
+    first = next(different, common if far else None)
+    if first is not None:
+        raise InputError(f"the two divide text into different tokens (number {first} is the first)")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Protocol
@@ -32,6 +32,8 @@ MAX_LIST = 1 << 10
 """Elements of a list that is kept: one for each layer at most. Word lists are only skipped."""
 MAX_DIMENSIONS = 4
 READ_SIZE = 1 << 20
+DEFAULT_ALIGNMENT = 32
+"""Bytes of which tensors begin at a multiple, unless the header has another number."""
 HEADS_PREFIX = "mtp-"
 """Of the name of a file of prediction heads beside its model."""
 
@@ -102,6 +104,25 @@ def _damaged(path: Path, reason: str) -> ModelError:
     return ModelError(f"{path} is damaged ({reason}): download it again")
 
 
+EMBEDDINGS, OUTPUT = "token_embd.weight", "output.weight"
+"""The matrices of a model that have a row for each token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """Where a tensor is in its file.
+
+    Attributes:
+        kind: ggml's number of its type.
+        shape: the length of a row first.
+        offset: of its first byte, from the end of the header on.
+    """
+
+    kind: int
+    shape: tuple[int, ...]
+    offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class Metadata:
     """The content of a header.
@@ -109,10 +130,14 @@ class Metadata:
     Attributes:
         values: single values and short lists of integers by key; other lists are left out.
         weights: number of weights by ggml's number of their type.
+        tables: `EMBEDDINGS` and `OUTPUT`, as far as this file has them.
+        size: bytes of the header, up to where tensors begin.
     """
 
     values: dict[str, Value]
     weights: dict[int, int]
+    tables: dict[str, Tensor] = field(default_factory=dict)
+    size: int = 0
 
     @property
     def architecture(self) -> str:
@@ -261,9 +286,15 @@ def _parse(header: _HeaderReader) -> Metadata:
         raise header.damaged(f"it claims {tensors} tensors and {entries} metadata entries")
     values = dict(_entries(header, entries))
     weights: dict[int, int] = {}
-    for kind, count in _tensors(header, tensors):
-        weights[kind] = weights.get(kind, 0) + count
-    return Metadata(values, weights)
+    tables: dict[str, Tensor] = {}
+    for name, tensor in _tensors(header, tensors):
+        weights[tensor.kind] = weights.get(tensor.kind, 0) + prod(tensor.shape)
+        if name in (EMBEDDINGS, OUTPUT):
+            tables[name] = tensor
+    alignment = values.get("general.alignment")
+    if not isinstance(alignment, int) or alignment < 1:
+        alignment = DEFAULT_ALIGNMENT
+    return Metadata(values, weights, tables, -(-header.skip(0) // alignment) * alignment)
 
 
 def _entries(header: _HeaderReader, count: int) -> Iterator[tuple[str, Value]]:
@@ -297,13 +328,11 @@ def _list(header: _HeaderReader, kind: int, count: int) -> list[int] | None:
     return None
 
 
-def _tensors(header: _HeaderReader, count: int) -> Iterator[tuple[int, int]]:
-    """(type, number of weights) of each tensor."""
+def _tensors(header: _HeaderReader, count: int) -> Iterator[tuple[str, Tensor]]:
+    """Each tensor, by name."""
     for _ in range(count):
-        header.skip(header.integer(_U64))
-        dimensions = header.integer(_U32)
+        name, dimensions = header.text(), header.integer(_U32)
         if dimensions > MAX_DIMENSIONS:
             raise header.damaged(f"it holds a tensor of {dimensions} dimensions")
-        weights = prod(header.integer(_U64) for _ in range(dimensions))
-        yield header.integer(_U32), weights
-        header.skip(_U64.size)
+        shape = tuple(header.integer(_U64) for _ in range(dimensions))
+        yield name, Tensor(header.integer(_U32), shape, header.integer(_U64))

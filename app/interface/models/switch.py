@@ -21,7 +21,7 @@ from app.locations import Locations
 from app.models.description import FoundModel
 from app.models.discovery import embedded, find_models, resolve_model
 from app.models.safetensors import CPU, torch_device
-from app.models.selection import choose, first_launch_offer
+from app.models.selection import can_chat, choose, first_launch_offer
 from app.sanitise import one_line
 from datastores.errors import InputError, SpecchatError, StoreError
 from engines.llama.devices import unused_gpu
@@ -117,7 +117,7 @@ class ModelSwitch:
 
     async def _resolve_and_switch(self, name: str) -> None:
         try:
-            path = await asyncio.to_thread(resolve_model, name, self._locations)
+            path = await asyncio.to_thread(resolve_model, name, self._locations, None, can_chat)
         except SpecchatError as error:
             self._conversation.show_error(error)
         else:

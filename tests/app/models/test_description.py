@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import gguf
+import numpy as np
 import pytest
 
-from app.models.description import describe
+from app.models.description import FoundModel, describe
 from app.models.gguf_files import ModelCandidate
 from tests.app.models.gguf_files import CONTEXT, WIDTH, write_gguf
 
@@ -38,6 +41,32 @@ def test_parts_are_added_up(tmp_path: Path) -> None:
     assert model.size == first.stat().st_size + second.stat().st_size
     lost = describe(_candidate(second, missing=1))
     assert lost.problem == "1 of its 2 parts are missing"
+
+
+@pytest.mark.parametrize("kind", [gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q5_0])
+def test_embeddings_that_are_the_output_matrix_too_count_once(
+    tmp_path: Path, kind: gguf.GGMLQuantizationType
+) -> None:
+    rng = np.random.default_rng(1)
+    table, other = rng.normal(size=(2, 500, WIDTH)).astype(np.float32)
+
+    def described(name: str, output: np.ndarray[Any, np.dtype[np.float32]]) -> FoundModel:
+        writer = gguf.GGUFWriter(tmp_path / name, "llama")
+        writer.add_tensor("token_embd.weight", table.astype(np.float16))
+        packed = gguf.quants.quantize(output, kind)
+        writer.add_tensor("output.weight", packed, raw_dtype=kind)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        return describe(_candidate(tmp_path / name))
+
+    assert described("tied.gguf", table).parameters == table.size
+    assert described("untied.gguf", other).parameters == 2 * table.size
+    whole = (tmp_path / "tied.gguf").read_bytes()
+    (tmp_path / "cut.gguf").write_bytes(whole[: len(whole) * 3 // 4])
+    cut = describe(_candidate(tmp_path / "cut.gguf"))
+    assert cut.parameters == 2 * table.size, "what is not there is not compared"
 
 
 @pytest.mark.parametrize(

@@ -197,8 +197,14 @@ def test_a_name_is_found_exactly_loosely_or_not_at_all(locations: Locations) -> 
     assert find_model("org/other", locations).files == (only,)
     with pytest.raises(ModelError, match=r"matches org/repo:Q4_K_M, org/repo:Q8_0: give the full"):
         find_model("org/repo", locations)
-    with pytest.raises(ModelError, match=r"no model 'repo:Q4'.*; similar: org/repo:Q4_K_M"):
-        find_model("repo:Q4", locations)
+    with pytest.raises(ModelError, match=r"no model 'repo:Q5'.*; similar: org/repo:Q8_0"):
+        find_model("repo:Q5", locations)
+    assert find_model("other", locations).files == (only,)
+    assert find_model("REPO:Q8", locations).name == "org/repo:Q8_0"
+    with pytest.raises(ModelError, match=r"matches org/repo:Q4_K_M, org/repo:Q8_0: give the full"):
+        find_model("repo", locations)
+    eights = find_model("Q8", locations, suits=lambda one: "repo" in one.name)
+    assert eights.name == "org/repo:Q8_0", "what is of no use here is not meant"
     with pytest.raises(ModelError, match=r"no model ''"):
         find_model("", locations)
 

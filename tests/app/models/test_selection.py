@@ -123,8 +123,8 @@ def test_what_cannot_be_used_is_not_chosen(locations: Locations, model: str) -> 
     write_gguf(locations.models / "projector.gguf", kind="mmproj")
     with pytest.raises(InputError, match="projector cannot be used: an image projector"):
         choose("projector", locations)
-    with pytest.raises(ModelError, match=f"no model 'tune'.*similar: {model}"):
-        choose("tune", locations)
+    with pytest.raises(ModelError, match=f"no model 'tuna'.*similar: {model}"):
+        choose("tuna", locations)
     assert not locations.settings.exists()
 
 
@@ -169,7 +169,7 @@ def test_the_smallest_embedding_model_searches_unless_one_is_chosen(
     assert choose_embedder(locations, "") == small
     assert choose_embedder(locations, "a/b") == large
     assert choose_embedder(locations, str(large)) == large
-    for mistyped, similar in (("smal", "; similar: small;"), ("embeded", "ones; or change")):
+    for mistyped, similar in (("smol", "; similar: small;"), ("embeded", "ones; or change")):
         with pytest.raises(ModelError, match=similar):
             choose_embedder(locations, mistyped)
     assert choose_embedder(locations, NO_EMBEDDER) is None

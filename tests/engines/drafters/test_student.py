@@ -315,9 +315,9 @@ class Words(ScriptedVocabulary):
 def test_another_vocabulary_is_refused_with_the_first_token_that_differs() -> None:
     require_same_vocabulary(Words(500), Words(500))
     require_same_vocabulary(Words(500), Words(500 + MAX_EXTRA_TOKENS))
-    with pytest.raises(InputError, match="token 7 is 'other' to one model and 't7' to the other"):
+    with pytest.raises(InputError, match=r"different tokens \(number 7 is the first\)"):
         require_same_vocabulary(Words(500, 7), Words(500))
-    with pytest.raises(InputError, match=r"token 500 is missing .* of 700 and 500 tokens"):
+    with pytest.raises(InputError, match=r"different tokens \(number 500 is"):
         require_same_vocabulary(Words(700), Words(500))
 
 
