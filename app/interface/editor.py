@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 from textual.app import App
 
-from app.importing.source_file import decode
+from app.importing.encodings import decode
 from app.interface.terminal import ending, run_in_terminal
 from datastores.errors import InputError
 from datastores.passages.chunks import Chunk

@@ -135,7 +135,7 @@ def test_an_editor_that_fails_changes_nothing(
 @pytest.mark.parametrize(
     ("line", "saved"),
     [("echo saved > $2; kill -9 $$", "saved"),
-     (r"printf 'Gr\366\337e aus K\366ln' > $2", "Größe aus Köln"),
+     (r"printf 'caf\351 cr\350me' > $2", "café crème"),
      (r"printf '\377\376h\0i\0' > $2", "hi"), (r"printf 'a\r\nb\r\n' > $2", "a\nb")],
 )  # fmt: skip
 def test_what_was_saved_is_read_whatever_the_editor_did(
