@@ -171,7 +171,7 @@ def from_files(paths: Sequence[Path]) -> Iterator[PastConversation]:
 def _from_file(path: Path, worker: TextExtractor) -> Iterator[PastConversation]:
     try:
         material = SourceFile(path.name, path.stat().st_size, lambda: path.open("rb"))
-        is_own = chat_exports.SPECCHAT.claims(material)
+        is_own = chat_exports.is_own_export(material)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     if is_own:

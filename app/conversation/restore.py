@@ -7,6 +7,7 @@ twice is harmless, and brings back what was deleted in between.
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -79,11 +80,14 @@ def _require_version(path: Path) -> None:
         if version == VERSION:
             return
         raise InputError(f"it has version {version}, and this specchat reads {VERSION}")
-    raise InputError("it is not an export of specchat")
+    raise InputError("it is not an export of specchat (`specchat import` reads those of others)")
 
 
 def _records(path: Path, prefix: str) -> Iterator[Any]:
-    """The values at `prefix`; numbers are integers of any size, or floats."""
+    """The values at `prefix`; numbers are integers, or floats."""
+    # It is read twice; and opening a pipe would wait for a writer.
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise InputError("not a regular file")
     with path.open("rb") as stream:
         yield from map(_with_floats, items(stream, prefix, MAX_CHAT_BYTES))
 

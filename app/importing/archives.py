@@ -18,7 +18,12 @@ from pathlib import PurePosixPath
 from typing import BinaryIO, cast
 
 from app.importing.events import SkippedFile
-from app.importing.find_files import CONVERSATIONS_FILE, PART_OF_EXPORT, storable_name
+from app.importing.find_files import (
+    CONVERSATIONS_FILE,
+    EXPORT_COMPANIONS,
+    PART_OF_EXPORT,
+    storable_name,
+)
 from app.importing.source_file import (
     MAX_ARCHIVE_MEMBERS,
     MAX_ARCHIVE_RATIO,
@@ -49,7 +54,7 @@ def archive_members(file: SourceFile) -> Members | None:
 
 
 def zip_members(archive: SourceFile) -> Members:
-    """The files in a ZIP, in its order; of an export of chats only the conversations.
+    """The files in a ZIP, in its order; of an export of chats only what the person wrote or read.
 
     Raises:
         InputError: it is damaged, or an archive bomb.
@@ -57,9 +62,9 @@ def zip_members(archive: SourceFile) -> Members:
     with archive_errors(), archive.open() as stream, zipfile.ZipFile(stream) as opened:
         infos = [info for info in opened.infolist() if not info.is_dir()]
         _refuse_bomb(len(infos), sum(info.file_size for info in infos), archive.size)
-        conversations = [info for info in infos if _is_conversations(info.filename)]
+        exported = any(_is_conversations(info.filename) for info in infos)
         for info in infos:
-            if conversations and info not in conversations:
+            if exported and PurePosixPath(info.filename).name in EXPORT_COMPANIONS:
                 yield _skipped(archive, info.filename, PART_OF_EXPORT)
             elif info.flag_bits & 1:
                 yield _skipped(archive, info.filename, "encrypted")

@@ -1,31 +1,46 @@
 """JSON of any size as a stream of records, with limits on each of them.
 
 An export is an array of conversations, a single conversation, one a line, or an object that holds
-the array. Owns recognising which. Refuses to know what a conversation looks like.
+the array somewhere. Owns finding the records in all of these, and reading what ijson does not: NaN
+as Python writes it, half of a surrogate pair, bytes that are not UTF-8, UTF-16. Refuses to know
+what a conversation looks like.
 """
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
-from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import ijson
 from ijson.common import JSONError
 
+from app.importing.encodings import BYTE_ORDER_MARKS
 from app.importing.events import SkippedFile
-from app.importing.source_file import MAX_ENTRY_BYTES, MAX_JSON_DEPTH, SourceFile, mebibytes
+from app.importing.source_file import (
+    MAX_ENTRY_BYTES,
+    MAX_JSON_DEPTH,
+    SourceFile,
+    mebibytes,
+)
 from datastores.errors import InputError
 
+MAX_DIGITS = 1000
+"""Longest number; converting one of hundreds of thousands of digits crashes ijson."""
+
+DAMAGED = "damaged or truncated JSON"
 _TOO_LARGE = "an entry larger than {}"
 _TOO_DEEP = f"JSON nested more than {MAX_JSON_DEPTH} deep"
-_NOT_JSON = "damaged or truncated JSON"
 
 JSON_LINES_SUFFIXES = (".jsonl", ".ndjson")
+
+Event = tuple[str, Any]
+"""What ijson parses: `start_map`, `map_key`, `string` … with its value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +58,55 @@ class JsonShape:
 
 @dataclass(frozen=True, slots=True)
 class JsonRecord:
-    """One record and its number, from 1; `value` is any JSON value."""
+    """One record.
+
+    Attributes:
+        number: from 1.
+        value: any JSON value.
+        rest: whether it is an object without records that were in it and came before.
+    """
 
     number: int
     value: Any
+    rest: bool = False
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """`value` if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def sequence(value: object) -> Sequence[Any]:
+    """`value` if it is an array, else an empty one."""
+    return value if isinstance(value, list) else ()
+
+
+def string(value: object) -> str:
+    """`value` if it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def looks_like_json(file: SourceFile) -> bool:
+    """Whether it begins like an object or an array."""
+    return utf8_head(file).lstrip()[:1] in (b"{", b"[")
+
+
+def utf8_head(file: SourceFile) -> bytes:
+    """The beginning of `file` in UTF-8, without a byte order mark."""
+    for mark, encoding in BYTE_ORDER_MARKS.items():
+        if file.head.startswith(mark):
+            return file.head.decode(encoding, "ignore").encode("utf-8", "replace")
+    return file.head
 
 
 @lru_cache(maxsize=2)
 def json_shape(head: bytes) -> JsonShape:
-    """The shape of a file that begins with `head`, which may be no JSON."""
-    head = head.removeprefix(BOM_UTF8)
+    """The shape of a file that begins with `head`, as from `utf8_head`; it may be no JSON."""
     if first := _first_line(head):
         return JsonShape(False, frozenset(first))
     array, keys, depth = False, set(), 0
     try:
-        for event, value in ijson.basic_parse(io.BytesIO(head)):
+        for event, value in ijson.basic_parse(_Cleaned(io.BytesIO(head))):
             opens, closes = event.startswith("start_"), event.startswith("end_")
             array = array or (event == "start_array" and depth == 0)
             if event == "map_key" and depth == 1 + array:
@@ -65,43 +114,55 @@ def json_shape(head: bytes) -> JsonShape:
             depth += opens - closes
             if (closes and depth == array and keys) or depth > MAX_JSON_DEPTH:
                 break
-    except JSONError:
+    except (JSONError, InputError):
         # The head ends in the middle, or is no JSON: what was parsed until there counts.
         pass
     return JsonShape(array, frozenset(keys))
 
 
-def records(file: SourceFile, prefix: str | None = None) -> Iterator[JsonRecord | SkippedFile]:
+def records(
+    file: SourceFile, apart: Callable[[Mapping[str, Any]], bool]
+) -> Iterator[JsonRecord | SkippedFile]:
     """The records of `file`, one at a time.
 
-    `prefix` is their place, as ijson writes it (`chats.item`); by default the elements of an array,
-    or each top-level object. Lines are parsed one by one, so that only a damaged one is skipped; in
-    any other file nothing after the damage can be read.
+    They are the elements of an array, the values of lines, or, of an object, each element of an
+    array in it that `apart` tells from a part of a record, and at last the object without those.
+    Lines are parsed one by one, so that only a damaged one is lost. In any other file nothing after
+    the damage can be read, and the record that it is in is given as far as it was read.
 
     Raises:
-        InputError: damaged, nested too deep, or a record too large.
+        InputError: nested too deep, or a record or a number too large.
     """
-    if prefix is None and (file.suffix in JSON_LINES_SUFFIXES or _has_lines(file.head)):
+    if _has_lines(file):
         yield from _lines(file)
         return
-    place = prefix if prefix is not None else "item" if json_shape(file.head).array else ""
-    with file.open() as stream:
-        for number, value in enumerate(items(stream, place), start=1):
-            yield JsonRecord(number, value)
+    builder = _RecordBuilder(apart)
+    try:
+        with file.open() as stream:
+            meter = _EntryMeter(_Cleaned(stream), MAX_ENTRY_BYTES)
+            for event in _shallow(ijson.basic_parse(meter, multiple_values=True)):
+                for record in builder.add(*event):
+                    meter.used = 0
+                    yield record
+    except (JSONError, InputError) as error:
+        yield from builder.unfinished()
+        if isinstance(error, InputError):
+            raise
+        yield SkippedFile(file.name, DAMAGED)
 
 
 def items(stream: BinaryIO, prefix: str, limit: int = MAX_ENTRY_BYTES) -> Iterator[Any]:
     """The values at `prefix`, as ijson writes it, one after another.
 
-    Integers may be of any size; numbers with a fraction are Decimals.
+    Numbers with a fraction are Decimals.
 
     Args:
         limit: the most bytes of one value.
 
     Raises:
-        InputError: damaged, nested too deep, or a value too large.
+        InputError: damaged, nested too deep, or a value or a number too large.
     """
-    meter = _EntryMeter(stream, limit)
+    meter = _EntryMeter(_Cleaned(stream), limit)
     # Depth is limited before ijson.parse: its prefixes grow with the depth.
     events = ijson.basic_parse(meter, multiple_values=True)
     try:
@@ -109,36 +170,179 @@ def items(stream: BinaryIO, prefix: str, limit: int = MAX_ENTRY_BYTES) -> Iterat
             meter.used = 0
             yield item
     except JSONError as error:
-        raise InputError(_NOT_JSON) from error
+        raise InputError(DAMAGED) from error
 
 
 def require_shallow(stream: BinaryIO) -> None:
     """Raise InputError if JSON in `stream` is nested too deep; damaged JSON is accepted."""
     try:
-        for _ in _shallow(ijson.basic_parse(stream)):
+        for _ in _shallow(ijson.basic_parse(_Cleaned(stream))):
             pass
     except JSONError:
         return
 
 
+class _RecordBuilder:
+    """Builds values from ijson's events, and gives records away as soon as they are complete."""
+
+    def __init__(self, apart: Callable[[Mapping[str, Any]], bool]) -> None:
+        self._apart = apart
+        self._open: list[Any] = []
+        self._keys: list[str] = []
+        self._number = 0
+        self._given = False
+
+    def add(self, event: str, value: Any) -> Iterator[JsonRecord]:
+        """Yields what `event` completes, if that is a record."""
+        if event == "map_key":
+            self._keys[-1] = value
+        elif event in ("start_map", "start_array"):
+            self._open.append({} if event == "start_map" else [])
+            self._keys.append("")
+        else:
+            if event in ("end_map", "end_array"):
+                value = self._close()
+            if self._is_record(event, value):
+                yield self._record(value)
+            else:
+                self._attach(value)
+
+    def unfinished(self) -> Iterator[JsonRecord]:
+        """The record that is open, if any, as far as it was read."""
+        while len(self._open) > 1:
+            self._attach(self._close())
+        while self._open:
+            value = self._close()
+            yield from map(self._record, value if isinstance(value, list) else [value])
+
+    def _record(self, value: Any) -> JsonRecord:
+        self._number += 1
+        rest = self._given and not self._open
+        self._given = bool(self._open) and isinstance(self._open[0], dict)
+        return JsonRecord(self._number, value, rest)
+
+    def _close(self) -> Any:
+        self._keys.pop()
+        return self._open.pop()
+
+    def _is_record(self, event: str, value: Any) -> bool:
+        if not self._open:
+            return event != "end_array"
+        in_array = isinstance(self._open[-1], list)
+        return in_array and (len(self._open) == 1 or (event == "end_map" and self._apart(value)))
+
+    def _attach(self, value: Any) -> None:
+        if not self._open:
+            return
+        parent = self._open[-1]
+        if isinstance(parent, list):
+            parent.append(value)
+        else:
+            parent[self._keys[-1]] = value
+
+
+_CUT = re.compile(rb".*(?:[\s,:\]}\x80-\xff]|\\u(?![dD][89abAB])[0-9a-fA-F]{4})", re.DOTALL)
+"""Up to a place that is in no number, no word and no escape."""
+
+_MAX_CARRIED = 2**16
+"""Bytes without such a place, as in an encoded picture, after which any place will do."""
+
+_SURROGATES = re.compile(
+    rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+_ODD = re.compile(rb"NaN|Infinity|[0-9]{%d}" % MAX_DIGITS)
+_ODD_OR_STRING = re.compile(
+    rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?Infinity|NaN|[0-9]{%d}' % MAX_DIGITS, re.DOTALL
+)
+_STRING_REST = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+
+
+class _Cleaned:
+    """A stream of JSON as ijson reads it, from what programs write as JSON.
+
+    A byte order mark is dropped, UTF-16 and UTF-32 become UTF-8, bytes that are not UTF-8 and
+    halves of surrogate pairs U+FFFD, NaN and infinities null.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = _in_utf8(stream)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._carried = b""
+        self._in_string = False
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, `size` or somewhat more or fewer; none only at the end.
+
+        Raises:
+            InputError: a number is too long.
+        """
+        while True:
+            more = self._stream.read(size)
+            content = self._carried + self._decoder.decode(more, final=not more).encode()
+            match = _CUT.match(content)
+            end = match.end() if match else 0
+            if not end and len(content) > _MAX_CARRIED:
+                end = len(content.rstrip(b"\\"))
+            if not more:
+                end = len(content)
+            self._carried = content[end:]
+            if end or not content:
+                return self._clean(content[:end])
+
+    def _clean(self, content: bytes) -> bytes:
+        if b"\\ud" in content or b"\\uD" in content:
+            content = _SURROGATES.sub(_surrogates, content)
+        in_string = self._in_string
+        plain = content.replace(b"\\\\", b"").replace(b'\\"', b"")
+        self._in_string ^= plain.count(b'"') % 2 == 1
+        if not _ODD.search(content):
+            return content
+        rest = _STRING_REST.match(content) if in_string else None
+        start = rest.end() if rest else 0
+        return content[:start] + _ODD_OR_STRING.sub(_odd, content[start:])
+
+
+def _in_utf8(stream: BinaryIO) -> BinaryIO:
+    start = stream.read(4)
+    for mark, encoding in BYTE_ORDER_MARKS.items():
+        if start.startswith(mark):
+            stream.seek(len(mark) if encoding == "utf-8-sig" else 0)
+            if encoding == "utf-8-sig":
+                return stream
+            return cast(BinaryIO, codecs.EncodedFile(stream, "utf-8", encoding, "replace"))
+    stream.seek(0)
+    return stream
+
+
+def _surrogates(match: re.Match[bytes]) -> bytes:
+    return match[0] if len(match[0]) != len(rb"\ud800") else rb"\ufffd"
+
+
+def _odd(match: re.Match[bytes]) -> bytes:
+    if match[0].startswith(b'"'):
+        return match[0]
+    if match[0][:1].isdigit():
+        raise InputError(f"a number of more than {MAX_DIGITS} digits")
+    return b"null"
+
+
 class _EntryMeter:
     """A stream that refuses a record that is too large before it fills the memory."""
 
-    def __init__(self, stream: BinaryIO, limit: int) -> None:
+    def __init__(self, stream: _Cleaned, limit: int) -> None:
         self.used = 0
         self._limit = limit
         self._stream = stream
-        if stream.read(len(BOM_UTF8)) != BOM_UTF8:
-            stream.seek(0)
 
     def read(self, size: int) -> bytes:
-        self.used += size
+        content = self._stream.read(size)
+        self.used += len(content)
         if self.used > self._limit:
             raise InputError(_TOO_LARGE.format(mebibytes(self._limit)))
-        return self._stream.read(size)
+        return content
 
 
-def _shallow(events: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+def _shallow(events: Iterable[Event]) -> Iterator[Event]:
     depth = 0
     for event in events:
         if event[0] in ("start_map", "start_array"):
@@ -150,17 +354,20 @@ def _shallow(events: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
         yield event
 
 
-def _has_lines(head: bytes) -> bool:
-    """Whether the first line is a complete object and another one follows it."""
-    _, _, rest = head.partition(b"\n")
-    return rest.lstrip().startswith(b"{") and bool(_first_line(head.removeprefix(BOM_UTF8)))
+def _has_lines(file: SourceFile) -> bool:
+    """Whether each line is a value: the first one is a complete object, and another follows it.
+
+    A name that says so will do too, unless an array begins on the first line.
+    """
+    head = utf8_head(file)
+    first, _, rest = head.partition(b"\n")
+    if file.suffix in JSON_LINES_SUFFIXES:
+        return not head.startswith(b"[") or first.rstrip().endswith(b"]")
+    return rest.lstrip().startswith(b"{") and bool(_first_line(head))
 
 
 def _first_line(head: bytes) -> dict[str, Any]:
-    """The object in the first line of several; empty if that is not one.
-
-    Python's parser accepts the NaN that Python writes; ijson does not.
-    """
+    """The object in the first line of several; empty if that is not one."""
     line, end, _ = head.partition(b"\n")
     if not line.startswith(b"{") or not end:
         return {}
@@ -173,7 +380,7 @@ def _first_line(head: bytes) -> dict[str, Any]:
 
 def _lines(file: SourceFile) -> Iterator[JsonRecord | SkippedFile]:
     with file.open() as stream:
-        for number, line in enumerate(_bounded_lines(stream), start=1):
+        for number, line in enumerate(_bounded_lines(_in_utf8(stream)), start=1):
             try:
                 if line.strip():
                     yield JsonRecord(number, _parsed(line))
@@ -182,14 +389,15 @@ def _lines(file: SourceFile) -> Iterator[JsonRecord | SkippedFile]:
 
 
 def _parsed(line: bytes) -> Any:
+    """The value of a line; Python's parser accepts NaN and halves of surrogate pairs."""
     if len(line) >= MAX_ENTRY_BYTES:
         raise InputError(_TOO_LARGE.format(mebibytes(MAX_ENTRY_BYTES)))
     try:
-        return json.loads(line)
+        return json.loads(line.decode("utf-8", "replace"))
     except RecursionError as error:
         raise InputError(_TOO_DEEP) from error
     except ValueError as error:
-        raise InputError(_NOT_JSON) from error
+        raise InputError(DAMAGED) from error
 
 
 def _bounded_lines(stream: BinaryIO) -> Iterator[bytes]:

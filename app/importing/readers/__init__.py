@@ -1,8 +1,8 @@
 """The formats that can be imported, one `FormatReader` each; `make_readers` is the registry.
 
-A new format is a small file here, or a few lines in `chat_exports` if it is an export of chats as
-JSON: a function that claims files by name and head, one that yields their documents, a
-`FormatReader` of both, and its line below.
+A new format is a small file here: a function that claims files by name and head, one that yields
+their documents, a `FormatReader` of both, and its line below. An export of chats as JSON needs none
+if it is a list or a tree of messages; keys that are new go into `chat_records` or `chat_messages`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,10 @@ def make_readers(extractor: TextExtractor) -> tuple[FormatReader, ...]:
     return (
         pdf.make_pdf_reader(extractor),
         text.NOTEBOOK,
-        chat_exports.SPECCHAT,
-        chat_exports.CHATGPT,
-        chat_exports.CLAUDE,
-        chat_exports.SHAREGPT,
-        chat_exports.MESSAGES,
         shell_history.BASH,
         shell_history.ZSH,
         shell_history.FISH,
         html.make_html_reader(extractor),
-        text.JSON,
+        chat_exports.make_json_reader(extractor),
         text.TEXT,
     )

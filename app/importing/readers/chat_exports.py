@@ -1,265 +1,242 @@
-"""Exports of chats as JSON: ChatGPT, Claude, ShareGPT, messages, and specchat's own.
+"""JSON: exports of chats by whichever program, and anything else as the text it is.
 
-Owns what all of them share (`chat_reader`: records in, documents of messages out), then one section
-for each. A new one is a function that converts a record to an `ExportedConversation`, a
-`chat_reader` with the key that identifies the format, and a line in `make_readers`. A record may be
-any JSON value, so formats read it through `mapping`, `sequence` and `string`, which return an empty
-value for one of another type.
+Owns the reading of a file, record by record (`chat_records` finds the chats in one), and the
+exports that hold no messages: Gemini's activities in a Google account, Claude's projects, the
+histories of text-generation-webui.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Set
+from typing import TYPE_CHECKING, Any
 
 from app.importing.events import SkippedFile
-from app.importing.json_stream import JsonRecord, json_shape, records
-from app.importing.source_file import FormatReader, Outcome, SourceFile
+from app.importing.find_files import CONVERSATIONS_FILE
+from app.importing.json_stream import (
+    DAMAGED,
+    JSON_LINES_SUFFIXES,
+    JsonRecord,
+    json_shape,
+    looks_like_json,
+    mapping,
+    records,
+    sequence,
+    string,
+    utf8_head,
+)
+from app.importing.readers.chat_messages import ASSISTANT, USER, is_message, message_parts
+from app.importing.readers.chat_records import (
+    PRIVATE,
+    ExportedChat,
+    chat_id,
+    chats_in,
+    date_of,
+    holds_chat,
+    title_of,
+)
+from app.importing.readers.text import kind_of, read_json_text, read_text
+from app.importing.source_file import MAX_ENTRY_BYTES, FormatReader, Outcome, SourceFile
 from datastores.errors import InputError
 from datastores.library.documents import CHATS, Document, Part
 
-USER = "user"
-ASSISTANT = "assistant"
+if TYPE_CHECKING:
+    from app.importing.readers.text_extractor import TextExtractor
 
-ROLES = {
-    "user": USER,
-    "human": USER,
-    "prompter": USER,
-    "assistant": ASSISTANT,
-    "gpt": ASSISTANT,
-    "chatgpt": ASSISTANT,
-    "model": ASSISTANT,
-    "bot": ASSISTANT,
-    "ai": ASSISTANT,
-    "bing": ASSISTANT,
-    "bard": ASSISTANT,
-    "claude": ASSISTANT,
-}
-"""The role by its name in exports; system prompts and tools are left out."""
+MAX_RECORDS_WITHOUT_CHAT = 1000
+"""A file that begins with so many records without a chat is no export of chats."""
 
-_TEXTS = ("text", "input_text", "output_text")
-"""Types of a message's blocks that hold its text."""
+MAX_TITLE_CHARACTERS = 80
+
+_OWN = re.compile(rb'"specchat"\s*:\s*\d')
+
+_ACTIVITY = re.compile(r"(?:Prompted|Asked|Said|Branched|Answered)(?: (?:with|Gemini|Bard):)? ")
+"""What Google puts before the person's words."""
+
+_HISTORY_START = "<|BEGIN-VISIBLE-CHAT|>"
+"""What text-generation-webui writes for the question before the model's greeting."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExportedMessage:
-    """One message."""
-
-    role: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ExportedConversation:
-    """One chat, which may be empty."""
-
-    title: str
-    messages: Sequence[ExportedMessage]
-
-
-def chat_reader(
-    name: str,
-    key: str,
-    convert: Callable[[Mapping[str, Any]], ExportedConversation],
-    prefix: str | None = None,
-) -> FormatReader:
-    """A reader of JSON whose first object has `key`.
-
-    `convert` may raise InputError to skip one record. `prefix` is as for `records`.
-    """
+def make_json_reader(extractor: TextExtractor) -> FormatReader:
+    """Reads any JSON; `extractor` reads the web pages that answers of Gemini are."""
 
     def claims(file: SourceFile) -> bool:
-        return looks_like_json(file) and key in json_shape(file.head).keys
+        return _is_named_json(file) or looks_like_json(file)
 
     def read(file: SourceFile) -> Iterator[Outcome]:
-        for record in records(file, prefix):
-            yield record if isinstance(record, SkippedFile) else _document(file, record, convert)
+        return _read(file, extractor)
 
-    return FormatReader(name, claims, read)
-
-
-def looks_like_json(file: SourceFile) -> bool:
-    """Whether it begins like an object or an array."""
-    return file.head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
+    return FormatReader("JSON", claims, read)
 
 
-def mapping(value: object) -> Mapping[str, Any]:
-    """`value` if it is an object, else an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def sequence(value: object) -> Sequence[Any]:
-    """`value` if it is an array, else an empty one."""
-    return value if isinstance(value, list) else ()
-
-
-def string(value: object) -> str:
-    """`value` if it is a string, else an empty one."""
-    return value if isinstance(value, str) else ""
-
-
-def content_text(content: object) -> str:
-    """The text of a message's content: a string, or the text blocks of an array."""
-    if isinstance(content, str):
-        return content
-    blocks = (mapping(block) for block in sequence(content))
-    texts = (string(block.get("text")) for block in blocks if block.get("type") in _TEXTS)
-    return "\n\n".join(text for text in texts if text)
-
-
-def _document(
-    file: SourceFile,
-    record: JsonRecord,
-    convert: Callable[[Mapping[str, Any]], ExportedConversation],
-) -> Outcome:
-    name = f"{file.name}, chat {record.number}"
-    try:
-        conversation = convert(mapping(record.value))
-    except InputError as error:
-        return SkippedFile(name, str(error))
-    parts = tuple(
-        Part(CHATS, message.text, message.role) for message in conversation.messages if message.text
-    )
-    if not parts:
-        return SkippedFile(name, "no messages in it")
-    return Document(conversation.title or f"{file.stem} {record.number}", parts)
-
-
-_SHOWN = ("text", "multimodal_text")
-_HIDDEN = "is_visually_hidden_from_conversation"
-_CITATIONS = re.compile("\ue200[^\ue201]*\ue201|【[^】]*†[^】]*】")
-"""Marks of sources, which the site shows as links: `\ue200cite…\ue201` and `【12†source】`."""
-
-
-# ChatGPT: `conversations.json`, its numbered shards, or the ZIP around them. Each conversation is a
-# tree of nodes; what the person last saw is the path from `current_node` up to the root. Tools,
-# hidden messages and reasoning are on it too, and are left out.
-def _convert_chatgpt(record: Mapping[str, Any]) -> ExportedConversation:
-    nodes = mapping(record.get("mapping"))
-    path = (mapping(node.get("message")) for node in _path(nodes, record.get("current_node")))
-    messages = [_chatgpt_message(message) for message in path if _is_visible(message)]
-    return ExportedConversation(string(record.get("title")), messages)
-
-
-def _path(nodes: Mapping[str, Any], current: object) -> list[Mapping[str, Any]]:
-    """The nodes from the root to `current`, or to the last leaf if an export names none."""
-    leaves = [name for name, node in nodes.items() if not mapping(node).get("children")]
-    key = string(current) or next(reversed(leaves), "")
-    path: list[Mapping[str, Any]] = []
-    seen: set[str] = set()
-    while key in nodes:
-        if key in seen:
-            raise InputError("its messages form a loop")
-        seen.add(key)
-        path.append(mapping(nodes[key]))
-        key = string(path[-1].get("parent"))
-    return path[::-1]
-
-
-def _is_visible(message: Mapping[str, Any]) -> bool:
-    """Whether the person saw this message as their own text or the model's."""
+def is_own_export(file: SourceFile) -> bool:
+    """Whether it begins like an export of specchat's."""
+    head = utf8_head(file)
     return (
-        _role(message) in ROLES
-        and mapping(message.get("content")).get("content_type") in _SHOWN
-        and not mapping(message.get("metadata")).get(_HIDDEN)
-        and message.get("recipient") in (None, "all")
-        and message.get("channel") in (None, "final")
-        and message.get("weight") != 0
+        looks_like_json(file)
+        and _OWN.search(head) is not None
+        and json_shape(head).keys >= {"specchat", "chats"}
     )
 
 
-def _role(message: Mapping[str, Any]) -> str:
-    return string(mapping(message.get("author")).get("role"))
+def _is_named_json(file: SourceFile) -> bool:
+    return file.suffix in (".json", *JSON_LINES_SUFFIXES)
 
 
-def _chatgpt_message(message: Mapping[str, Any]) -> ExportedMessage:
-    text = "\n\n".join(_parts(mapping(message.get("content"))))
-    return ExportedMessage(ROLES[_role(message)], _CITATIONS.sub("", text))
+def _read(file: SourceFile, extractor: TextExtractor) -> Iterator[Outcome]:
+    """The chats in `file`, or all of it as text if there are none."""
+    is_export = is_own_export(file)
+    waiting: list[SkippedFile] = []
+    try:
+        for outcome in _ChatFile(file, extractor, is_export).outcomes():
+            if isinstance(outcome, Document) or outcome.reason == PRIVATE or is_export:
+                is_export = True
+                yield from waiting
+                waiting.clear()
+                yield outcome
+            else:
+                waiting.append(outcome)
+                if len(waiting) == MAX_RECORDS_WITHOUT_CHAT:
+                    break
+    except InputError:
+        if is_export or _is_named_json(file):
+            raise
+    if not is_export:
+        yield from _read_as_text(file, {skipped.reason for skipped in waiting})
 
 
-def _parts(content: Mapping[str, Any]) -> Iterator[str]:
-    """Strings, and transcripts of speech; not pictures."""
-    for part in sequence(content.get("parts")):
-        text = string(part) or string(mapping(part).get("text"))
-        if text:
-            yield text
+def _read_as_text(file: SourceFile, reasons: Set[str]) -> Iterator[Outcome]:
+    if CONVERSATIONS_FILE.fullmatch(file.filename) and DAMAGED in reasons:
+        raise InputError("not a known chat export, or a damaged one")
+    return read_json_text(file) if _is_named_json(file) else read_text(file)
 
 
-CHATGPT = chat_reader("ChatGPT export", "mapping", _convert_chatgpt)
+class _ChatFile:
+    """A file that is read record by record.
+
+    Some programs write each message as a record: those of one chat follow one another, and the
+    record before them, if it holds no chat, describes it.
+    """
+
+    def __init__(self, file: SourceFile, extractor: TextExtractor, is_own: bool) -> None:
+        self._file = file
+        self._extractor = extractor
+        self._is_own = is_own
+        self._header: JsonRecord | None = None
+        self._run = ExportedChat()
+        self._run_id = ""
+        self._run_size = 0
+        self._runs = 0
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """The chats, and what is skipped.
+
+        Raises:
+            InputError: no more of it can be read.
+        """
+        for record in records(self._file, holds_chat):
+            if isinstance(record, JsonRecord) and is_message(record.value):
+                yield from self._add_message(record.value)
+                continue
+            yield from self._end_header()
+            if isinstance(record, SkippedFile):
+                yield record
+            else:
+                yield from self._outcomes_of(record)
+        yield from self._end_header()
+        yield from self._end_run()
+
+    def _outcomes_of(self, record: JsonRecord) -> Iterator[Outcome]:
+        found = False
+        try:
+            for outcome in self._in_record(record):
+                found = True
+                yield outcome
+        except InputError as error:
+            found = True
+            yield SkippedFile(self._name(record), str(error))
+        rest = record.rest or (self._is_own and "specchat" in mapping(record.value))
+        if not found and not rest and not self._runs and not self._run.parts:
+            self._header = record
+
+    def _in_record(self, record: JsonRecord) -> Iterator[Outcome]:
+        value = mapping(record.value)
+        if self._is_own and value.get("private"):
+            raise InputError(PRIVATE)
+        yield from _project(value)
+        yield from self._activity(value, record)
+        yield from self._document(_history(value), record.number)
+        for chat in chats_in(record.value):
+            yield from self._document(chat, record.number)
+
+    def _activity(self, value: Mapping[str, Any], record: JsonRecord) -> Iterator[Outcome]:
+        """A question to Gemini and its answer, a web page, among a Google account's activities."""
+        product = " ".join(map(string, (value.get("header"), *sequence(value.get("products")))))
+        question, asked = _ACTIVITY.subn("", string(value.get("title")), count=1)
+        pages = [string(mapping(item).get("html")) for item in sequence(value.get("safeHtmlItem"))]
+        if not question or not re.search("Gemini|Bard", product) or not (asked or any(pages)):
+            return
+        chat = ExportedChat(question.partition("\n")[0][:MAX_TITLE_CHARACTERS], date_of(value))
+        chat.parts.append(Part(CHATS, question, USER))
+        for page in filter(str.strip, pages):
+            try:
+                answer = self._extractor.extract("html", b"<meta charset=utf-8>" + page.encode())
+                chat.parts.append(Part(CHATS, answer, ASSISTANT))
+            except InputError as error:
+                yield SkippedFile(self._name(record), str(error))
+        yield from self._document(chat, record.number)
+
+    def _add_message(self, message: Mapping[str, Any]) -> Iterator[Outcome]:
+        if chat_id(message) != self._run_id or self._run_size > MAX_ENTRY_BYTES:
+            yield from self._end_run()
+            self._run_id = chat_id(message)
+        if self._header is not None:
+            header = mapping(self._header.value)
+            self._run.title, self._run.date = title_of(header), date_of(header)
+            self._header = None
+        self._run.date = self._run.date or date_of(message)
+        parts = tuple(message_parts(message))
+        self._run.parts += parts
+        self._run_size += sum(len(part.text) for part in parts)
+
+    def _end_run(self) -> Iterator[Outcome]:
+        ended, self._run, self._run_size = self._run, ExportedChat(), 0
+        self._runs += bool(ended.parts)
+        yield from self._document(ended, self._runs)
+
+    def _end_header(self) -> Iterator[Outcome]:
+        if self._header is not None:
+            yield SkippedFile(self._name(self._header), "no messages in it")
+            self._header = None
+
+    def _document(self, chat: ExportedChat, number: int) -> Iterator[Document]:
+        if chat.parts:
+            title = chat.title or f"{self._file.stem} {number}"
+            yield Document(f"{title} ({chat.date})" if chat.date else title, tuple(chat.parts))
+
+    def _name(self, record: JsonRecord) -> str:
+        return f"{self._file.name}, chat {record.number}"
 
 
-# Claude: an array of conversations, or one alone. `content` holds a message's blocks, `text` an
-# older rendering of them in which tools and reasoning are mixed with the answer; so the blocks come
-# first, unless they are nothing but empty texts.
-def _convert_claude(record: Mapping[str, Any]) -> ExportedConversation:
-    return ExportedConversation(string(record.get("name")), tuple(_claude_messages(record)))
+def _project(record: Mapping[str, Any]) -> Iterator[Document]:
+    """The files and the instructions of a project in Claude."""
+    docs = [doc for doc in map(mapping, sequence(record.get("docs"))) if string(doc.get("content"))]
+    if not docs and "prompt_template" not in record:
+        return
+    project = title_of(record)
+    texts = [(string(doc.get("filename")), string(doc["content"])) for doc in docs]
+    texts.append(("instructions", string(record.get("prompt_template"))))
+    for name, text in texts:
+        if text.strip():
+            yield Document(f"{project}: {name}", (Part(kind_of(name.lower()), text),))
 
 
-def _claude_messages(record: Mapping[str, Any]) -> Iterator[ExportedMessage]:
-    for message in map(mapping, sequence(record.get("chat_messages"))):
-        role = ROLES.get(string(message.get("sender")))
-        blocks = sequence(message.get("content"))
-        others = any(mapping(block).get("type") != "text" for block in blocks)
-        text = content_text(blocks) or ("" if others else string(message.get("text")))
-        if role and text:
-            yield ExportedMessage(role, text)
-
-
-CLAUDE = chat_reader("Claude export", "chat_messages", _convert_claude)
-
-
-# `{"messages": [{"role", "content"}, …]}`, in an array or one a line: what most tools write.
-def _convert_messages(record: Mapping[str, Any]) -> ExportedConversation:
-    title = string(record.get("title")) or string(record.get("id"))
-    return ExportedConversation(title, tuple(_plain_messages(record)))
-
-
-def _plain_messages(record: Mapping[str, Any]) -> Iterator[ExportedMessage]:
-    for message in map(mapping, sequence(record.get("messages"))):
-        role = ROLES.get(string(message.get("role")).lower())
-        if role:
-            yield ExportedMessage(role, content_text(message.get("content")))
-
-
-MESSAGES = chat_reader("messages", "messages", _convert_messages)
-
-
-# ShareGPT: `{"conversations": [{"from": "human", "value": "…"}, …]}`, alone or in arrays. Some
-# tools write `role` and `content` instead.
-def _convert_sharegpt(record: Mapping[str, Any]) -> ExportedConversation:
-    return ExportedConversation(string(record.get("id")), tuple(_sharegpt_messages(record)))
-
-
-def _sharegpt_messages(record: Mapping[str, Any]) -> Iterator[ExportedMessage]:
-    for message in map(mapping, sequence(record.get("conversations"))):
-        speaker = string(message.get("from")) or string(message.get("role"))
-        role = ROLES.get(speaker.lower())
-        if role:
-            yield ExportedMessage(
-                role, string(message.get("value")) or content_text(message.get("content"))
-            )
-
-
-SHAREGPT = chat_reader("ShareGPT", "conversations", _convert_sharegpt)
-
-
-# specchat's own export: `{"specchat": 1, "chats": [{"title", "private", "messages"}, …]}`. Messages
-# are a list of `{"role", "content"}`. All versions of a message are in it, and all are read: each
-# is a text of its own, and an answer that was regenerated still shows how the model writes. Private
-# chats stay private.
-def _convert_own(record: Mapping[str, Any]) -> ExportedConversation:
-    if record.get("private"):
-        raise InputError("a private chat")
-    return ExportedConversation(string(record.get("title")), tuple(_own_messages(record)))
-
-
-def _own_messages(record: Mapping[str, Any]) -> Iterator[ExportedMessage]:
-    for message in map(mapping, sequence(record.get("messages"))):
-        role = ROLES.get(string(message.get("role")))
-        if role:
-            yield ExportedMessage(role, content_text(message.get("content")))
-
-
-SPECCHAT = chat_reader("specchat export", "specchat", _convert_own, prefix="chats.item")
+def _history(record: Mapping[str, Any]) -> ExportedChat:
+    """A chat of text-generation-webui, which writes pairs of a question and an answer."""
+    pairs = sequence(record.get("internal")) if "visible" in record else ()
+    chat = ExportedChat(title_of(record), date_of(record))
+    for pair in map(sequence, pairs):
+        for role, text in zip((USER, ASSISTANT), pair, strict=False):
+            if string(text).strip() and text != _HISTORY_START:
+                chat.parts.append(Part(CHATS, text, role))
+    return chat

@@ -1,9 +1,8 @@
-"""Text of any kind, the last readers to claim a file: notebooks, other JSON, notes and source code.
+"""Text of any kind: notebooks, notes and source code, and JSON that is no export of chats.
 
 Of a Jupyter notebook, the sources of its cells without outputs; runs of cells of one kind are one
-part, so that prose and code stay apart. JSON that is no export of chats (settings, package lists,
-small data) is imported as the text it is. Anything else is a note, or source code if its name is
-one of the more than 900 patterns that Pygments knows.
+part, so that prose and code stay apart. Anything else is a note, or source code if its name is one
+of the more than 900 patterns that Pygments knows.
 """
 
 from __future__ import annotations
@@ -20,9 +19,7 @@ from pygments.lexers import get_all_lexers
 
 from app.importing.encodings import decode
 from app.importing.events import SkippedFile
-from app.importing.find_files import CONVERSATIONS_FILE
-from app.importing.json_stream import JSON_LINES_SUFFIXES, require_shallow
-from app.importing.readers.chat_exports import mapping, sequence, string
+from app.importing.json_stream import mapping, require_shallow, sequence, string
 from app.importing.source_file import (
     MAX_JSON_BYTES,
     MAX_TEXT_BYTES,
@@ -41,7 +38,8 @@ def _claims_anything(file: SourceFile) -> bool:
     return True
 
 
-def _read_text(file: SourceFile) -> Iterator[Outcome]:
+def read_text(file: SourceFile) -> Iterator[Outcome]:
+    """A file as one text, whatever its name."""
     text, notice = decode(file.read(MAX_TEXT_BYTES))
     if notice:
         yield SkippedFile(file.name, notice)
@@ -72,22 +70,14 @@ def _source_names() -> tuple[frozenset[str], tuple[str, ...]]:
     return frozenset(simple), tuple(sorted(others))
 
 
-TEXT = FormatReader("text", _claims_anything, _read_text, MAX_TEXT_BYTES)
+TEXT = FormatReader("text", _claims_anything, read_text, MAX_TEXT_BYTES)
 
 
-def _claims_json(file: SourceFile) -> bool:
-    return file.suffix in (".json", *JSON_LINES_SUFFIXES)
-
-
-def _read_json(file: SourceFile) -> Iterator[Outcome]:
-    if CONVERSATIONS_FILE.fullmatch(file.filename):
-        raise InputError("not a known chat export, or a damaged one")
+def read_json_text(file: SourceFile) -> Iterator[Outcome]:
+    """JSON that people write (settings, package lists, small data), as it is."""
     content = file.read(MAX_JSON_BYTES)
     require_shallow(BytesIO(content))
     yield Document(file.name, (Part(CODE, decode(content)[0]),))
-
-
-JSON = FormatReader("JSON", _claims_json, _read_json, MAX_JSON_BYTES)
 
 
 _KINDS = {"code": CODE, "markdown": NOTES, "raw": NOTES, "heading": NOTES}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,12 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from app.conversation.attachments import Attachment, compose
 from app.conversation.export import as_json, as_markdown
 from app.conversation.restore import restore
-from app.importing.readers import chat_exports
-from app.importing.source_file import SourceFile
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, STREAMING, SYSTEM, USER, Attached
 from datastores.errors import InputError
-from datastores.library.documents import Document
+from tests.app.importing.texts import read
 
 _TEXT = st.text(max_size=30)
 _NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -325,9 +324,46 @@ def test_the_importing_reader_reads_the_export_without_what_is_private(
     history.add_message(secret, None, USER, "psst")
     path = tmp_path / "export.json"
     path.write_text(_exported(history))
-    material = SourceFile(path.name, path.stat().st_size, lambda: path.open("rb"))
-    assert chat_exports.SPECCHAT.claims(material)
-    read = list(chat_exports.SPECCHAT.read(material))
-    [document] = [outcome for outcome in read if isinstance(outcome, Document)]
+    [document], skipped = read(path.name, path.read_bytes())
     assert [part.text for part in document.parts] == ["question", "```\ncode", "second answer"]
-    assert len(read) == 2
+    assert [one.reason for one in skipped] == ["a private chat"]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b'[{"title": "T", "mapping": {}}]', "`specchat import` reads those of others"),
+        (b'{"specchat": 1, "chats": [{"title": ' + b"9" * 500_000, "more than 1000 digits"),
+        (b'{"specchat": 1, "chats": [' * 300, "nested more than"),
+    ],
+)
+def test_files_of_others_are_refused_in_a_line(
+    history: History, tmp_path: Path, content: bytes, reason: str
+) -> None:
+    path = tmp_path / "export.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=reason):
+        restore(path, history)
+
+
+def test_oddities_of_json_cost_only_the_chat_that_they_are_in(
+    history: History, tmp_path: Path
+) -> None:
+    _sample(history)
+    export = json.loads(_exported(history))
+    [chat] = export["chats"]
+    odd = {**chat, "title": "\udc80", "created": float("nan")}
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps({**export, "chats": [odd, {**chat, "title": "again \udc80"}]}))
+    history.delete_chat(history.chats()[0].id)
+    report = restore(path, history)
+    assert (report.restored, len(report.flaws)) == (1, 1)
+    assert [one.title for one in history.chats()] == ["again \ufffd"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_refused_without_waiting(history: History, tmp_path: Path) -> None:
+    path = tmp_path / "pipe.json"
+    os.mkfifo(path)
+    with pytest.raises(InputError, match="not a regular file"):
+        restore(path, history)

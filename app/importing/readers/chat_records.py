@@ -1,0 +1,241 @@
+"""The chats in a JSON value, whichever program exported it.
+
+Nearly all programs write a chat as a list of messages, or as a tree of messages by id, somewhere in
+an object that has its title and its date. Owns finding those; a message is what `chat_messages`
+takes for one. Refuses to know files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from app.importing.json_stream import mapping, sequence, string
+from app.importing.readers.chat_messages import is_message, message_parts
+from datastores.errors import InputError
+from datastores.library.documents import Part
+
+PRIVATE = "a private chat"
+
+_CURRENT_KEYS = ("current_node", "currentId", "currNode", "current_leaf_message_uuid")
+_PARENT_KEYS = ("parent", "parentId", "parent_id", "parentMessageId")
+_CHILDREN_KEYS = ("children", "childrenIds")
+
+_TITLE_KEYS = (
+    "title", "name", "chatTitle", "topic", "thread_title", "conversation_title", "character_name",
+    "summary",
+)  # fmt: skip
+_TIME_KEYS = (
+    "created_at", "create_time", "createdAt", "created", "create_date", "inserted_at", "timestamp",
+    "time", "date", "send_date", "sent_at", "lastModified", "updated_at", "updatedAt",
+)  # fmt: skip
+_HEADER_KEYS = ("conversation", "conv", "chat", "metadata", "thread_metadata", "meta", "message")
+"""Keys of an object that describes the chat or the message it stands in."""
+
+_CHAT_ID_KEYS = (
+    "convId", "conversation_id", "conversationId", "chatId", "chat_id", "thread_id", "threadId",
+    "topicId", "sessionId", "session_id",
+)  # fmt: skip
+"""Keys of a message that name its chat, where messages of many chats are in one list."""
+
+_FIRST_TIME, _LAST_TIME = 946684800, 4102444800
+"""The years 2000 to 2100, in seconds: other numbers are no times of chats."""
+
+_MAX_SECONDS = 10**11
+"""Times above this are in milliseconds."""
+
+
+@dataclass(slots=True)
+class ExportedChat:
+    """A chat as it was exported.
+
+    Attributes:
+        title: empty if it has none.
+        date: of its beginning, as `2025-08-12`; empty if unknown.
+        parts: the texts of its messages, in order.
+    """
+
+    title: str = ""
+    date: str = ""
+    parts: list[Part] = field(default_factory=list)
+
+
+def chats_in(value: object) -> Iterator[ExportedChat]:
+    """All chats in a JSON value that have messages, which may be without text.
+
+    Raises:
+        InputError: the messages of one form a loop, or it is `PRIVATE`.
+    """
+    for place in _places(value, "", ""):
+        if place.private:
+            raise InputError(PRIVATE)
+        if isinstance(place.messages, dict):
+            yield _chat(place.title, place.date, _path(place.messages, place.current))
+            continue
+        groups: dict[str, list[Any]] = {}
+        for message in place.messages:
+            groups.setdefault(chat_id(mapping(message)), []).append(message)
+        if len(groups) == 1:
+            yield _chat(place.title, place.date, place.messages)
+            continue
+        titles = dict(_titles(value))
+        for key, messages in groups.items():
+            yield _chat(titles.get(key, place.title), place.date, messages)
+
+
+def holds_chat(value: Mapping[str, Any]) -> bool:
+    """Whether `value`, an element of an array, is or holds whole chats: not a message of one.
+
+    A table of messages that name their chats is none: the titles are in another table.
+    """
+    place = None if is_message(value) else next(_places(value, "", ""), None)
+    if place is None or isinstance(place.messages, dict) or place.title:
+        return place is not None
+    return not any(chat_id(mapping(message)) for message in place.messages)
+
+
+def title_of(record: Mapping[str, Any]) -> str:
+    """The title in an object, or in the one in it that describes it; empty if there is none."""
+    found = (string(value).strip() for value in _described(record, _TITLE_KEYS))
+    return next((title for title in found if title), "")
+
+
+def date_of(record: Mapping[str, Any]) -> str:
+    """The day in UTC, as `2025-08-12`; empty if there is none."""
+    time = _time(record)
+    return datetime.fromtimestamp(time, UTC).date().isoformat() if time else ""
+
+
+def chat_id(message: Mapping[str, Any]) -> str:
+    """The id of the chat that a message belongs to; empty if it names none."""
+    return next((found for key in _CHAT_ID_KEYS if (found := _id(message.get(key)))), "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Messages in a JSON value: a list, or a tree as nodes by id, whose `current` may be empty.
+
+    `private`: it is a chat that specchat exported and that is private; messages are left out.
+    """
+
+    title: str
+    date: str
+    messages: Sequence[Any] | Mapping[str, Any] = ()
+    current: str = ""
+    private: bool = False
+
+
+def _places(value: object, title: str, date: str) -> Iterator[_Place]:
+    """What holds messages in `value`, from outside; nothing within that is looked at."""
+    if isinstance(value, list):
+        if any(map(is_message, value)):
+            yield _Place(title, date, value)
+            return
+        for child in value:
+            yield from _places(child, title, date)
+        return
+    record = mapping(value)
+    if record.get("private") is True and "sampling" in record:
+        yield _Place("", "", private=True)
+        return
+    title, date = title_of(record) or title, date_of(record) or date
+    lists = [child for child in map(sequence, record.values()) if any(map(is_message, child))]
+    trees = [child for child in map(mapping, record.values()) if _is_tree(child)]
+    current = next((found for key in _CURRENT_KEYS if (found := _id(record.get(key)))), "")
+    for messages in lists or trees:
+        yield _Place(title, date, messages, current)
+    if not lists and not trees:
+        for child in record.values():
+            yield from _places(child, title, date)
+
+
+def _is_tree(nodes: Mapping[str, Any]) -> bool:
+    return not is_message(nodes) and any(map(is_message, nodes.values()))
+
+
+def _chat(title: str, date: str, messages: Iterable[Any]) -> ExportedChat:
+    parts = [part for message in _flat(messages) for part in message_parts(message)]
+    return ExportedChat(title, date, parts)
+
+
+def _flat(messages: Iterable[Any]) -> Iterator[Any]:
+    """Messages, each before those that stand in it as its children."""
+    for message in messages:
+        yield message
+        yield from _flat(sequence(mapping(message).get("children")))
+
+
+def _path(nodes: Mapping[str, Any], current: str) -> Sequence[Any]:
+    """The nodes from the root to `current`, or to the newest leaf if that is not there.
+
+    All of them, by time, where they have no links, or the path ends at a link that leads nowhere
+    while others begin elsewhere.
+    """
+    parents = _parents(nodes)
+    leaves = [key for key in nodes if key not in parents.values()] or list(nodes)
+    newest = max(reversed(leaves), key=lambda key: _time(mapping(nodes[key])))
+    key = current if current in nodes else newest
+    path = [key]
+    while key := parents.get(key, ""):
+        if key in path:
+            raise InputError("its messages form a loop")
+        path.append(key)
+    roots = {parents.get(key) for key in nodes if parents.get(key) not in nodes}
+    if not parents or (path[-1] not in nodes and len(roots) > 1):
+        return sorted(nodes.values(), key=lambda node: _time(mapping(node)))
+    return [nodes[key] for key in reversed(path) if key in nodes]
+
+
+def _parents(nodes: Mapping[str, Any]) -> dict[str, str]:
+    """The parent of each node, as it says itself or as that one says, by key."""
+    parents: dict[str, str] = {}
+    for key, node in nodes.items():
+        for name in _CHILDREN_KEYS:
+            parents |= {_id(child): key for child in sequence(mapping(node).get(name))}
+    for key, node in nodes.items():
+        for name in _PARENT_KEYS:
+            if parent := _id(mapping(node).get(name)):
+                parents[key] = parent
+    return parents
+
+
+def _id(value: object) -> str:
+    return str(value) if isinstance(value, str | int) else ""
+
+
+def _titles(value: object) -> Iterator[tuple[str, str]]:
+    """Id and title of every object in `value` that has both."""
+    record = mapping(value)
+    if "id" in record and title_of(record):
+        yield _id(record["id"]), title_of(record)
+    for child in (*record.values(), *sequence(value)):
+        yield from _titles(child)
+
+
+def _time(record: Mapping[str, Any]) -> float:
+    """The first time in an object or its description, in seconds since 1970; 0 if unknown."""
+    return next((time for value in _described(record, _TIME_KEYS) if (time := _seconds(value))), 0)
+
+
+def _described(record: Mapping[str, Any], keys: Iterable[str]) -> Iterator[Any]:
+    for described in (record, *(mapping(record.get(key)) for key in _HEADER_KEYS)):
+        for key in keys:
+            if key in described:
+                yield described[key]
+
+
+def _seconds(value: object) -> float:
+    """A time as programs write it, in seconds since 1970; 0 for what is none."""
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value.strip())
+        except ValueError:
+            return 0
+        value = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if not isinstance(value, int | float | Decimal):
+        return 0
+    seconds = value / 1000 if value > _MAX_SECONDS else value
+    return float(seconds) if _FIRST_TIME < seconds < _LAST_TIME else 0
