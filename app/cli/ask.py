@@ -140,6 +140,8 @@ def ask(
             lambda _: open_for_one_answer(options, locations, history, mode, chosen, sequences)
         )
         engine, assistant = load(model_thread)
+        for restriction in engine.restrictions:
+            _warn(one_line(restriction, MAX_LINE_CHARACTERS))
         reported = _report_errors(engine, ())
         with stopping(model_thread), ExitStack() as place:
             if unsaved:

@@ -313,7 +313,8 @@ class Assistant:
         if self.engine.defaults.limited:
             chosen = {name: value for name, value in chosen.items() if name != MAX_TOKENS}
         default = AnswerEnd(self.engine.defaults.max_tokens, self._sequences)
-        return answer_end(chosen, default, "this chat's sampling")
+        end = answer_end(chosen, default, "this chat's sampling")
+        return replace(end, stop=(*end.stop, *self.engine.stop))
 
     def _messages(self, system: str, thread: Sequence[records.StoredMessage]) -> list[Message]:
         """The thread as model input, with stored token ids if they are of the same tokenizer."""

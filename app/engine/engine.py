@@ -97,6 +97,8 @@ class Engine:
             and no lock.
         student_source: where the draft model comes from; None for none. head_source: likewise
             for the draft head.
+        stop: texts at which an answer ends, where the model has no token for that.
+        restrictions: what does not work with this model, a sentence each.
         learns: whether answers are recorded for them to learn from.
         states: saved states of chats, which are loaded instead of read; None for none.
         observers: see every step after the drafters and the budget, on the decoding thread.
@@ -114,6 +116,8 @@ class Engine:
     backoffs: DrafterBackoffs
     defaults: AnswerDefaults
     learned: LearnedState
+    stop: tuple[str, ...] = ()
+    restrictions: tuple[str, ...] = ()
     max_passages: int = MAX_PASSAGES
     max_items: int = 0
     trained_context: int = 0
@@ -201,6 +205,7 @@ def load(
     chosen = model_path(options, config, locations)
     path = enlarged_copy(chosen, larger, locations.cache) if larger else chosen
     model = _load_model(path, options, config, locations.cache / "models.json", rows)
+    model.template.start()
     learned, costs, calibration, backoffs = _restore_learned(model, locations)
     names = _without_heavy(options.drafters) if light else options.drafters
     stores = open_stores(names, locations, model.target, model.vocabulary, config.crest.max_bytes)
@@ -214,6 +219,8 @@ def load(
         target=model.target,
         vocabulary=model.vocabulary,
         render=model.render,
+        stop=model.template.stop,
+        restrictions=model.restrictions,
         drafters=make_drafters(names, stores),
         budget=make_budget(options.draft_tokens, costs, calibration, backoffs),
         costs=costs,

@@ -84,7 +84,7 @@ def open_model(
 
     assistant = Assistant(engine, history, documents, default_docs=config.docs)
     works = (work,) if engine.states is None else (engine.states, work)
-    hint, close = _hint(engine.path), closing.close
+    hint, close = _hint(engine), closing.close
     return Model(
         engine.name, hint, assistant, close, engine, engine.path, works, learner, switch_idle
     )
@@ -131,11 +131,12 @@ def open_for_one_answer(
     return Model(engine.name, "", assistant, close, engine, engine.path)
 
 
-def _hint(model: Path) -> str:
-    """What to know about `model` when it is opened; empty for nothing."""
+def _hint(engine: Engine) -> str:
+    """What to know about the model when it is opened; empty for nothing."""
     from app.models.discovery import embedded
 
-    hints = (EMBEDDED if model == embedded() else "", _about_device(model))
+    model = engine.path
+    hints = (EMBEDDED if model == embedded() else "", _about_device(model), *engine.restrictions)
     return " ".join(filter(None, hints))
 
 

@@ -1,12 +1,8 @@
-"""A conversation as segments, and segments as the token ids of a prompt.
+"""A conversation as segments, joined into the token ids of a prompt.
 
-Owns two steps. A conversation is split into the template's own text (literals) and the places of
-the messages' contents. Then literals, contents and stored token ids are joined into one prompt.
-Refuses to know templates, models and engines.
-
-Contents do not go through the template. A sentinel takes the place of each, and the rendered text
-is split at the sentinels. So what a person typed is told apart from the template's control tokens,
-and an answer's stored token ids can take its place.
+Owns what segments are, and how literals (the template's own text), contents of messages and stored
+token ids become one prompt. Refuses to know templates (`placement` splits what they render), models
+and engines.
 
 Text between two control tokens is tokenized as one run, whether it is the template's or a person's:
 so the model has seen it in training, and merges across the boundary come out right. Control tokens
@@ -16,13 +12,10 @@ are recognised in literals alone.
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-PAD = "\x1f"
-"""Around a sentinel: whitespace to Python, so a template that trims contents strips it."""
 ANCHOR = "\n"
 """Put before text that continues other text, so that it is not tokenized as a text's beginning."""
 STRIPS_BEFORE, STRIPS_AFTER = 1 << 7, 1 << 8
@@ -46,14 +39,6 @@ class Message:
     tokens: tuple[int, ...] = ()
 
 
-class Renderer(Protocol):
-    """Turns messages into text; `engines.chat_template.sandbox.JinjaTemplate`."""
-
-    def render(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
-        """The conversation as text."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Literal:
     """The template's own text: control tokens written in it are control tokens."""
@@ -71,53 +56,6 @@ class Content:
 
 
 Segment = Literal | Content
-
-
-class Segmenter:
-    """Splits conversations, with sentinels that cannot be guessed."""
-
-    def __init__(self, template: Renderer) -> None:
-        self._template = template
-        self._nonce = secrets.token_hex(8)
-        self._pattern = re.compile(f"({PAD}?)s{self._nonce}x(\\d+)x({PAD}?)")
-
-    def split(self, messages: Sequence[Message]) -> list[Segment] | None:
-        """Literals and contents in alternation, literals first and last.
-
-        None if the template does not pass every content through once and in order: it quotes,
-        repeats, reorders or rewrites them.
-
-        Raises:
-            ModelError: the template refuses the conversation.
-        """
-        sentinels = [self._sentinel(message, index) for index, message in enumerate(messages)]
-        text = self._template.render(sentinels, add_generation_prompt=True)
-        found = list(self._pattern.finditer(text))
-        if [int(match[2]) for match in found] != list(range(len(messages))):
-            return None
-        segments: list[Segment] = []
-        end = 0
-        for match, message in zip(found, messages, strict=True):
-            segments.append(Literal(text[end : match.start()]))
-            segments.append(_content(message, match))
-            end = match.end()
-        segments.append(Literal(text[end:]))
-        return None if self._rewritten(segments) else segments
-
-    def _sentinel(self, message: Message, index: int) -> dict[str, str]:
-        return {"role": message.role, "content": f"{PAD}s{self._nonce}x{index}x{PAD}"}
-
-    def _rewritten(self, segments: Sequence[Segment]) -> bool:
-        """Whether a part of a sentinel is left in a literal, in upper or lower case."""
-        return any(
-            isinstance(segment, Literal) and self._nonce in segment.text.lower()
-            for segment in segments
-        )
-
-
-def _content(message: Message, match: re.Match[str]) -> Content:
-    text = message.content if match[1] else message.content.lstrip()
-    return Content(int(match[2]), text if match[3] else text.rstrip(), message.tokens)
 
 
 def restore_generation_prompts(segments: Sequence[Segment]) -> list[Segment]:

@@ -1,99 +1,136 @@
 """Conversations to prompts: a model's chat template, applied to token ids rather than to text.
 
-Owns which template is used and what happens where it refuses a conversation. Three guarantees: what
-a person typed is never read as a control token; an answer the model generated is never tokenized
-again; the beginning-of-text token is there once, where the model's file asks for it. Refuses to
-know how templates run (`sandbox`) and how ids are joined (`prompt_builder`).
+Owns which format is used. Four guarantees: every message is in the prompt, whatever the template;
+what a person typed is never read as a control token; an answer the model generated is never
+tokenized again; the beginning-of-text token is there once, where the model's file asks for it.
+Refuses to know how templates run (`render_process`), where they take contents (`placement`) and how
+ids are joined (`prompt_builder`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import cached_property
 
 from datastores.errors import ModelError
+from engines.chat_template.formats import (
+    CHATML_END,
+    CHATML_START,
+    CHATML_TEMPLATE,
+    ChatML,
+    QuestionsAndAnswers,
+    Renderer,
+)
+from engines.chat_template.placement import PLAIN_CHAT, Placement, Placer
 from engines.chat_template.prompt_builder import (
     Literal,
     Message,
     PromptBuilder,
     Segment,
-    Segmenter,
     Tokenizer,
     control_pattern,
     restore_generation_prompts,
 )
-from engines.chat_template.sandbox import JinjaTemplate
+from engines.chat_template.render_process import RenderProcess
 
-CHATML = (
-    "{% for message in messages %}"
-    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+BASE_MODEL = (
+    "This is a base model: it continues texts and was not trained to answer. It is asked in a plain"
+    " form (Question: … Answer: …)."
 )
-SAMPLE = (Message("user", "a"), Message("assistant", "b"), Message("user", "c"))
+CHATML_INSTEAD = "; ChatML is used instead"
+PLAIN_INSTEAD = "; it is asked in a plain form instead (Question: … Answer: …)"
+MARKER = re.compile(r"<[^<>\n]{1,40}>|\[[^\[\]\n]{1,40}\]")
+"""What most formats end a message with: `<|im_end|>`, `[/INST]`."""
 
 
 class ChatTemplate:
-    """Renders conversations for one model.
-
-    Attributes:
-        problem: why the file's own template is not used; empty if it is.
-    """
+    """Renders conversations for one model."""
 
     def __init__(self, source: str, tokenizer: Tokenizer) -> None:
+        """`source` is the template in the model's file; empty for none, as in base models."""
+        self._source = source
         self._tokenizer = tokenizer
-        self._variables = {
-            "bos_token": tokenizer.text(tokenizer.bos),
-            "eos_token": tokenizer.text(tokenizer.eos),
-        }
         self._controls = control_pattern(tokenizer)
         # A template that rewrites contents may change their case.
         self._controls_any_case = re.compile(self._controls.pattern, re.IGNORECASE)
-        self.problem = ""
-        try:
-            self._compile(source or CHATML)
-            self._segments(SAMPLE)
-        except ModelError as error:
-            self.problem = f"{error}; ChatML is used instead"
-            self._compile(CHATML)
+        self._renderer = self._own_format()
+
+    def start(self) -> None:
+        """Start what renders in the background, so that the first prompt need not wait for it."""
+        if isinstance(self._renderer, RenderProcess):
+            self._renderer.start()
 
     def render(self, messages: Sequence[Message]) -> list[int]:
         """The prompt's token ids, up to where the assistant's answer begins.
 
         Raises:
-            ModelError: the template refuses this conversation.
+            ModelError: the template refuses this conversation or leaves a part of it out, in
+                whatever way it is put.
         """
-        segments = self._segments(messages)
+        placed = self._placer.place(messages)
         prompt = PromptBuilder(self._tokenizer, self._controls)
-        if segments is None:
-            prompt.literal(self._render_text(messages))
+        if placed.segments is None:
+            prompt.literal(self._render_text(placed.placement, messages))
         else:
+            segments = restore_generation_prompts(placed.segments)
             for segment, following in zip(segments, [*segments[1:], Literal("")], strict=True):
                 _add(prompt, segment, following)
         return prompt.finish()
 
-    def _compile(self, source: str) -> None:
-        self._template = JinjaTemplate(source, **self._variables)
-        self._segmenter = Segmenter(self._template)
+    @property
+    def problem(self) -> str:
+        """Why the model is not asked in a format of its own, in a sentence; empty if it is."""
+        return self._placer_and_problem[1]
 
-    def _segments(self, messages: Sequence[Message]) -> list[Segment] | None:
-        """The split conversation; with the system message inside the user's if it is refused."""
+    @cached_property
+    def stop(self) -> tuple[str, ...]:
+        """Texts at which an answer ends, where the model has no token that ends it.
+
+        They begin what the format puts between an answer and the next question: a model without
+        such a token goes on to it.
+        """
+        segments = self._placer.place(PLAIN_CHAT).segments
+        between = segments[4] if segments is not None else None
+        if not isinstance(between, Literal) or self._controls.match(between.text.lstrip()):
+            return ()
+        marker = MARKER.match(between.text.lstrip())
+        if marker:
+            return (marker[0],)
+        word = between.text.strip().partition("\n")[0]
+        line_begins = "\n" in between.text[: between.text.find(word)]
+        return ("\n" * line_begins + word,) if word else ()
+
+    @property
+    def _placer(self) -> Placer:
+        return self._placer_and_problem[0]
+
+    @cached_property
+    def _placer_and_problem(self) -> tuple[Placer, str]:
         try:
-            segments = self._segmenter.split(messages)
-        except ModelError:
-            merged = _merge_system(messages)
-            if merged is None:
-                raise
-            segments = self._segmenter.split(merged)
-        return segments if segments is None else restore_generation_prompts(segments)
+            return Placer(self._renderer), "" if self._source else BASE_MODEL
+        except ModelError as error:
+            if {CHATML_START, CHATML_END} <= self._tokenizer.control_tokens.keys():
+                self._renderer, instead = ChatML(), CHATML_INSTEAD
+            else:
+                self._renderer, instead = QuestionsAndAnswers(), PLAIN_INSTEAD
+            return Placer(self._renderer), f"{error}{instead}"
 
-    def _render_text(self, messages: Sequence[Message]) -> str:
+    def _own_format(self) -> Renderer:
+        if self._source == CHATML_TEMPLATE:
+            return ChatML()
+        if not self._source:
+            return QuestionsAndAnswers()
+        tokenizer = self._tokenizer
+        constants = {"bos_token": tokenizer.bos, "eos_token": tokenizer.eos}
+        texts = {name: tokenizer.text(token) for name, token in constants.items()}
+        return RenderProcess(self._source, texts)
+
+    def _render_text(self, placement: Placement, messages: Sequence[Message]) -> str:
         """The conversation rendered with its contents, control tokens in them escaped."""
-        contents = [
-            {"role": message.role, "content": self._escape(message.content)} for message in messages
-        ]
-        return self._template.render(contents, add_generation_prompt=True)
+        contents = [self._escape(message.content) for message in messages]
+        arranged = placement.arrange(messages, contents)
+        return self._renderer.render(arranged, placement.dialect.others)
 
     def _escape(self, content: str) -> str:
         """`content` with a space inside everything that would be read as a control token."""
@@ -108,14 +145,3 @@ def _add(prompt: PromptBuilder, segment: Segment, following: Segment) -> None:
         prompt.stored(segment.tokens, following.text)
     else:
         prompt.content(segment.text)
-
-
-def _merge_system(messages: Sequence[Message]) -> list[Message] | None:
-    """The system message put before the first user's; None where there is nothing to merge.
-
-    Gemma's template and others raise an exception at a system message.
-    """
-    if len(messages) < 2 or messages[0].role != "system" or messages[1].role != "user":
-        return None
-    first = replace(messages[1], content=f"{messages[0].content}\n\n{messages[1].content}")
-    return [first, *messages[2:]]

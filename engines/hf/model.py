@@ -36,7 +36,6 @@ class HfModel:
         name: of the file or folder.
         build: versions, device and type of numbers: the key under which measured costs are stored.
         trained_context: tokens of context that the model was trained for.
-        restrictions: what does not work with this model and why, a sentence each, for the user.
     """
 
     name: str
@@ -45,11 +44,15 @@ class HfModel:
     vocabulary: Vocabulary
     template: ChatTemplate
     trained_context: int
-    restrictions: tuple[str, ...]
 
     def render(self, messages: Sequence[Message]) -> list[int]:
         """The prompt's token ids, up to where the assistant's answer begins."""
         return self.template.render(messages)
+
+    @property
+    def restrictions(self) -> tuple[str, ...]:
+        """What does not work with this model and why, a sentence each, for the user."""
+        return (self.template.problem,) if self.template.problem else ()
 
 
 def load(
@@ -80,7 +83,6 @@ def load(
         vocabulary=vocabulary,
         template=template,
         trained_context=target.trained_length,
-        restrictions=(template.problem,) if template.problem else (),
     )
 
 
@@ -112,8 +114,10 @@ def _from_folder(path: Path) -> tuple[Vocabulary, ChatTemplate]:
     eos = settings.eos_token_id
     stops = eos if isinstance(eos, list) else [eos]
     vocabulary = HfVocabulary(tokenizer, frozenset(int(one) for one in stops if one is not None))
-    source = tokenizer.chat_template
-    return vocabulary, ChatTemplate(source if isinstance(source, str) else "", vocabulary)
+    source = tokenizer.chat_template or ""
+    if isinstance(source, dict):  # one for chats, and others for tools or retrieval
+        source = source.get("default") or next(iter(source.values()))
+    return vocabulary, ChatTemplate(source, vocabulary)
 
 
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")

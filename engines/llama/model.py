@@ -71,7 +71,6 @@ class LlamaModel:
         trained_context: tokens of context that the model was trained for.
         threads: on the CPU.
         gpu_layers: layers on a graphics card.
-        restrictions: what does not work with this model and why, a sentence each, for the user.
     """
 
     build: str
@@ -82,11 +81,23 @@ class LlamaModel:
     trained_context: int
     threads: int
     gpu_layers: int
-    restrictions: tuple[str, ...]
 
     def render(self, messages: Sequence[Message]) -> list[int]:
         """The prompt's token ids, up to where the assistant's answer begins."""
         return self.template.render(messages)
+
+    @property
+    def restrictions(self) -> tuple[str, ...]:
+        """What does not work with this model and why, a sentence each, for the user."""
+        restrictions = [self.template.problem] if self.template.problem else []
+        if self.target.max_rows == 1:
+            restrictions.append("No drafting: this model's cache cannot be rewound.")
+        if not self.target.width:
+            restrictions.append(
+                "No drafts from similar contexts: llama.cpp does not output this model's hidden"
+                " states."
+            )
+        return tuple(restrictions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,17 +207,15 @@ def load(
 def _assembled(target: LlamaTarget, build: str, threads: int) -> LlamaModel:
     weights = target.weights
     vocabulary = LlamaVocabulary(weights)
-    template = ChatTemplate(weights.metadata("tokenizer.chat_template"), vocabulary)
     return LlamaModel(
         build=build,
         target=target,
         vocabulary=vocabulary,
-        template=template,
+        template=ChatTemplate(weights.metadata("tokenizer.chat_template"), vocabulary),
         layers=weights.layers,
         trained_context=weights.trained_length,
         threads=threads,
         gpu_layers=weights.gpu_layers,
-        restrictions=_restrictions(target, template),
     )
 
 
@@ -220,17 +229,6 @@ def _probe(path: Path, cache: Path | None, version: str, *, heads: bool) -> str:
         return ""
     probe_once(path, cache, version)
     return probe_heads(path, cache, version) if heads else ""
-
-
-def _restrictions(target: LlamaTarget, template: ChatTemplate) -> tuple[str, ...]:
-    restrictions = [template.problem] if template.problem else []
-    if target.max_rows == 1:
-        restrictions.append("no drafting: this model's cache cannot be rewound")
-    if not target.width:
-        restrictions.append(
-            "no drafts from similar contexts: llama.cpp does not output this model's hidden states"
-        )
-    return tuple(restrictions)
 
 
 def open_fitting(

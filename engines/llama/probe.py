@@ -196,12 +196,11 @@ def _run(path: Path, kind: str) -> None:
 
         EmbeddingModel(path, threads=1).encode_queries(["one", "two words"])
         return
-    from engines.chat_template.template import ChatTemplate
     from engines.llama.context import LlamaContext, Weights, measure_limits
     from engines.llama.vocabulary import LlamaVocabulary
 
     weights = Weights(path)
-    ChatTemplate(weights.metadata("tokenizer.chat_template"), LlamaVocabulary(weights))
+    LlamaVocabulary(weights).encode("one, two")
     measure_limits(LlamaContext(weights, CELLS, rows=2, threads=1), CELLS, rows=2)
 
 

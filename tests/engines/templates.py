@@ -111,3 +111,84 @@ UPPERCASE = (
     "<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
 )
 """Rewrites contents."""
+
+VICUNA = (
+    "{% for message in messages %}{% if message.role == 'user' %}"
+    "{{ 'USER: ' + message.content + '\n' }}"
+    "{% elif message.role == 'assistant' %}{{ 'ASSISTANT: ' + message.content + eos_token + '\n' }}"
+    "{% else %}{{ message.content + '\n' }}{% endif %}{% endfor %}ASSISTANT:"
+)
+"""Without control tokens but one."""
+
+_REFUSE = "{{ raise_exception('refused') }}"
+_MESSAGE = "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
+_END = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+_EACH, _NEXT = "{% for m in messages %}", "{% endfor %}"
+
+AWKWARD = {
+    "system first": (
+        _EACH + "{% if m.role == 'system' and not loop.first %}" + _REFUSE + "{% endif %}"
+        f"{_MESSAGE}{_NEXT}{_END}"
+    ),
+    "no system": (
+        _EACH + "{% if m.role == 'system' %}" + _REFUSE + "{% endif %}" + _MESSAGE + _NEXT + _END
+    ),
+    "turns": (
+        _EACH + "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}" + _REFUSE + "{% endif %}"
+        f"{_MESSAGE}{_NEXT}{_END}"
+    ),
+    "turns after a system message": (
+        "{% if messages[0].role == 'system' %}<<{{ messages[0].content }}>>"
+        "{% set messages = messages[1:] %}{% endif %}"
+        + _EACH
+        + "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+        + _REFUSE
+        + "{% endif %}"
+        + f"{_MESSAGE}{_NEXT}{_END}"
+    ),
+    "drops system": _EACH + "{% if m.role != 'system' %}" + _MESSAGE + "{% endif %}" + _NEXT + _END,
+    "drops later system": (
+        _EACH
+        + "{% if m.role != 'system' or loop.first %}"
+        + _MESSAGE
+        + "{% endif %}"
+        + _NEXT
+        + _END
+    ),
+    "last system above all": (
+        "{% set ns = namespace(s='') %}" + _EACH + "{% if m.role == 'system' %}"
+        "{% set ns.s = m.content %}{% endif %}" + _NEXT + "{{ bos_token }}{{ ns.s }}"
+        "{% for m in messages if m.role != 'system' %}" + _MESSAGE + _NEXT + _END
+    ),
+    "system in the last question": (
+        "{% if messages[0].role == 'system' %}{% set s = messages[0].content %}"
+        "{% set messages = messages[1:] %}{% endif %}" + _EACH + "{% if loop.last and s %}"
+        "[{{ s }}]{% endif %}{{ m.content if m.role != 'system' }};" + _NEXT + _END
+    ),
+    "needs a system message": (
+        "{% if messages[0].role != 'system' %}" + _REFUSE + "{% endif %}"
+        f"{_EACH}{_MESSAGE}{_NEXT}{_END}"
+    ),
+    "parts": (
+        _EACH + "<|im_start|>{{ m.role }}\n{% for c in m.content %}{% if c['type'] == 'text' %}"
+        "{{ c['text'] }}{% endif %}{% endfor %}<|im_end|>\n" + _NEXT + _END
+    ),
+    "parts of the user alone": (
+        _EACH + "<|im_start|>{{ m.role }}\n{% if m.role == 'user' %}{{ m.content[0].text }}"
+        "{% else %}{{ '' + m.content }}{% endif %}<|im_end|>\n" + _NEXT + _END
+    ),
+    "parts, and the system first": (
+        _EACH + "{% if m.role == 'system' and not loop.first %}" + _REFUSE + "{% endif %}"
+        "<|im_start|>{{ m.role }}\n{{ m.content[0]['text'] }}<|im_end|>\n" + _NEXT + _END
+    ),
+    "tools": "{% for t in tools %}{{ t }}{% endfor %}" + _EACH + _MESSAGE + _NEXT + _END,
+    "tools unless None": (
+        "{% if tools is not none %}Tools: {{ tools|tojson }}{% endif %}"
+        f"{_EACH}{_MESSAGE}{_NEXT}{_END}"
+    ),
+    "functions": "{{ functions + '\n' + datetime }}" + _EACH + _MESSAGE + _NEXT + _END,
+    "date": "{{ strftime_now('%d %B %Y') }}" + _EACH + _MESSAGE + _NEXT + _END,
+    "one turn": "<|im_start|>user\n{{ messages[-1].content }}<|im_end|>\n" + _END,
+    "trims": _EACH + "{{ m.role }}: {{ m.content | trim }}\n" + _NEXT + "assistant: ",
+}
+"""Each refuses, drops or wants something else in its own way."""

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assets.recipe.tokens import CHAT_TEMPLATE
 from datastores.errors import ModelError
+from engines.chat_template.formats import CHATML_TEMPLATE
 from engines.chat_template.prompt_builder import Message
-from engines.chat_template.template import ChatTemplate
+from engines.chat_template.template import BASE_MODEL, ChatTemplate
 from engines.llama.model import LlamaModel
 from tests.engines import templates
+
+PUBLIC = [
+    template
+    for folder in Path(__file__).parents
+    for template in sorted(folder.glob("shared/templates/*.jinja"))
+]
+"""Templates of models that people run, beside the checkout where it is developed."""
 
 FIRST_CHARACTER = 100
 STORED = 10**6
@@ -115,8 +125,8 @@ CASES = {
         "⟦<s>⟧⟦<|User|>⟧ hi ⟦<|Assistant|>⟧<think>\n(1)(2)⟦</s>⟧⟦<|User|>⟧more"
         "⟦<|Assistant|>⟧<think>\n",
     ),
-    "no-template": (
-        *(CHATML, "", chat(tokens=stored(1))),
+    "embedded-model": (
+        *(CHATML, CHATML_TEMPLATE, chat(tokens=stored(1))),
         "⟦<|im_start|>⟧user\n hi ⟦<|im_end|>⟧\n⟦<|im_start|>⟧assistant\n(1)⟦<|im_end|>⟧\n"
         "⟦<|im_start|>⟧user\nmore⟦<|im_end|>⟧\n⟦<|im_start|>⟧assistant\n",
     ),
@@ -147,7 +157,9 @@ TYPED = st.lists(
 @settings(max_examples=100, deadline=None)
 @given(system=TYPED, first=TYPED, second=TYPED)
 @pytest.mark.parametrize(
-    "source", [templates.QWEN_3, "", templates.QUOTING], ids=["qwen-3", "chatml", "quoting"]
+    "source",
+    [templates.QWEN_3, "", CHATML_TEMPLATE, templates.QUOTING],
+    ids=["qwen-3", "base-model", "chatml", "quoting"],
 )
 def test_user_text_never_becomes_a_control_token(
     source: str, system: str, first: str, second: str
@@ -198,19 +210,139 @@ def test_a_partial_answer_gets_its_end_token(model: LlamaModel) -> None:
     assert any(ids[at : at + len(closed)] == closed for at in range(len(ids)))
 
 
-@pytest.mark.parametrize(
-    "source",
-    ["{% if %}", "{{ raise_exception('never') }}", "{% for i in range(10**9) %}{% endfor %}"],
-)
+def test_the_embedded_model_has_the_template_that_needs_no_process() -> None:
+    assert CHAT_TEMPLATE == CHATML_TEMPLATE
+
+
+UNUSABLE = ["{% if %}", "{{ raise_exception('never') }}", "{% for i in range(10**9) %}{% endfor %}"]
+
+
+@pytest.mark.parametrize("source", UNUSABLE)
 def test_an_unusable_template_is_replaced_by_chatml(source: str) -> None:
-    template = ChatTemplate(source, CHATML)
+    template, chatml = ChatTemplate(source, CHATML), ChatTemplate(CHATML_TEMPLATE, CHATML)
     assert template.problem.startswith("the model's chat template fails")
-    assert template.render([Message("user", "a")]) == ChatTemplate("", CHATML).render(
-        [Message("user", "a")]
+    assert template.problem.endswith("ChatML is used instead")
+    assert template.render(chat("Be.")) == chatml.render(chat("Be."))
+    assert template.stop == ()
+
+
+def test_without_the_tokens_of_chatml_it_is_replaced_by_the_plain_form() -> None:
+    template, plain = ChatTemplate("{% if %}", MISTRAL), ChatTemplate("", MISTRAL)
+    assert "plain form" in template.problem
+    assert template.render(chat("Be.")) == plain.render(chat("Be."))
+    assert template.stop == plain.stop
+
+
+def test_a_base_model_is_asked_in_a_plain_form() -> None:
+    template = ChatTemplate("", MISTRAL)
+    assert template.problem == BASE_MODEL
+    assert template.stop == ("\nQuestion:",)
+    messages = [*chat("Be."), Message("assistant", "b", stored(1)), *notes()]
+    assert MISTRAL.show(template.render(messages)) == (
+        "⟦<s>⟧Be.\n\nQuestion:  hi \nAnswer: <think>\nhm\n</think>\n\nho\n\n"
+        "Question: more\nAnswer:(1)\n\nNotes: n\n\nQuestion: q\nAnswer:"
     )
 
 
+@pytest.mark.parametrize(
+    ("source", "tokenizer", "stop"),
+    [
+        (templates.GEMMA, GEMMA, ()),
+        (templates.GEMMA, MISTRAL, ("<end_of_turn>",)),
+        (templates.MISTRAL, MISTRAL, ()),
+        (templates.MISTRAL, CHATML, ("[INST]",)),
+        (templates.VICUNA, MISTRAL, ()),
+        (templates.VICUNA, CHATML, ("\nUSER:",)),
+        (templates.UPPERCASE, MISTRAL, ()),
+    ],
+)
+def test_an_answer_ends_at_text_where_no_token_ends_it(
+    source: str, tokenizer: CharacterTokenizer, stop: tuple[str, ...]
+) -> None:
+    assert ChatTemplate(source, tokenizer).stop == stop
+
+
+def notes() -> list[Message]:
+    return [Message("system", "Notes: n"), Message("user", "q")]
+
+
+CHATS = {
+    "notes": [*chat()[:2], *notes()],
+    "notes at once": notes(),
+    "system prompt": chat("Be."),
+    "both": [*chat("Be.")[:3], *notes()],
+    "both at once": [Message("system", "Be."), *notes()],
+    "three turns": [*chat()[:2], Message("user", "u"), Message("assistant", "a"), *chat()[2:]],
+    "stopped": [Message("user", "u"), Message("assistant", ""), Message("user", "v")],
+    "stopped, with ids": [*chat(tokens=stored(7))[:2], Message("user", "v")],
+    "failed": [Message("user", "u"), Message("user", "v")],
+    "answer first": [Message("assistant", "a"), Message("user", "v")],
+    "system in between": [*chat()[:1], Message("system", "s"), *chat()[1:]],
+}
+"""Every kind of conversation that a chat can become."""
+
+
+@pytest.mark.parametrize("source", templates.AWKWARD.values(), ids=templates.AWKWARD)
+def test_every_content_is_in_the_prompt(source: str) -> None:
+    template = ChatTemplate(source, REASONER)
+    assert template.problem == ""
+    for messages in CHATS.values():
+        assert_whole(REASONER.show(template.render(messages)), messages)
+
+
+@pytest.mark.parametrize("source", PUBLIC or [None], ids=lambda path: path.stem if path else "none")
+def test_every_content_is_in_the_prompt_of_public_templates(source: Path | None) -> None:
+    if source is None:
+        pytest.skip("no public templates beside this checkout (../shared/templates)")
+    template = ChatTemplate(source.read_text(), REASONER)
+    assert template.problem == ""
+    for messages in CHATS.values():
+        assert_whole(REASONER.show(template.render(messages)), messages)
+
+
+def assert_whole(prompt: str, messages: Sequence[Message]) -> None:
+    """Every content is in `prompt`, in order and once."""
+    at = 0
+    for message in messages:
+        ids = (token - STORED for token in message.tokens)
+        content = "".join(f"({one})" for one in ids) or message.content.strip()
+        at = prompt.find(content, at)
+        assert at >= 0, (content, prompt)
+        at += len(content)
+
+
+def test_each_message_stays_where_the_template_takes_it() -> None:
+    """Only what it refuses is put into the user's turn."""
+    template = ChatTemplate(templates.AWKWARD["system first"], CHATML)
+    assert CHATML.show(template.render(CHATS["both"])) == (
+        "⟦<|im_start|>⟧system\nBe.⟦<|im_end|>⟧\n⟦<|im_start|>⟧user\n hi ⟦<|im_end|>⟧\n"
+        "⟦<|im_start|>⟧assistant\n<think>\nhm\n</think>\n\nho⟦<|im_end|>⟧\n"
+        "⟦<|im_start|>⟧user\nNotes: n\n\nq⟦<|im_end|>⟧\n⟦<|im_start|>⟧assistant\n"
+    )
+
+
+def test_notes_change_no_token_before_the_question() -> None:
+    """What is in the KV cache of the chat so far is used again."""
+    for name in ("system first", "last system above all", "turns", "parts", "tools"):
+        template = ChatTemplate(templates.AWKWARD[name], REASONER)
+        before = template.render(CHATS["both"][:2])
+        after = template.render(CHATS["both"])
+        assert after[: len(before)] == before
+
+
 def test_the_error_names_why_a_template_refuses_a_conversation() -> None:
-    template = ChatTemplate(templates.MISTRAL, MISTRAL)
-    with pytest.raises(ModelError, match="roles must alternate"):
-        template.render([Message("user", "a"), Message("user", "b")])
+    never_long = (
+        "{% if messages|map(attribute='content')|join|length > 100 %}"
+        "{{ raise_exception('too long') }}{% endif %}"
+    )
+    template = ChatTemplate(never_long + CHATML_TEMPLATE, CHATML)
+    assert template.problem == ""
+    with pytest.raises(ModelError, match="too long"):
+        template.render([*chat(), *chat()[1:]])
+
+
+def test_a_template_that_loses_a_conversation_says_so() -> None:
+    short = CHATML_TEMPLATE.replace("m['content']", "m['content'][:99]")
+    template = ChatTemplate("{% set messages = messages[:3] %}" + short, CHATML)
+    with pytest.raises(ModelError, match="leaves out messages"):
+        template.render([*chat(), *chat()[1:], *chat()[1:]])

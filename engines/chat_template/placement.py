@@ -1,0 +1,269 @@
+"""Where a template shows the contents of a conversation: found by trying, for any template.
+
+Templates refuse system messages, or all but the first; drop them without a word; want contents as
+lists of parts, or roles that take turns. So a conversation is rendered with a sentinel in the place
+of each content, arranged in one way after another, until every sentinel is in the text once and in
+order. Then the text is split at them: what a person typed never goes through the template, it is
+told apart from the template's control tokens, and an answer's stored ids can take its place.
+
+Owns the arrangements, their order, and the proof that nothing is lost. Refuses to know tokens.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import product
+from time import monotonic
+from typing import TypeVar
+
+from datastores.errors import ModelError
+from engines.chat_template.formats import ASSISTANT, SYSTEM, USER, Renderer
+from engines.chat_template.prompt_builder import Content, Literal, Message, Segment
+from engines.chat_template.render_process import (
+    EMPTY,
+    NONE,
+    TIMEOUT_S,
+    UNDEFINED,
+    TemplateRefusalError,
+)
+
+PAD = "\x1f"
+"""Around a sentinel: whitespace to Python, so a template that trims contents strips it."""
+QUOTED_PADS = ("\\x1f", "\\u001f")
+"""How Python and JSON write it: a content was quoted."""
+BETWEEN = "\n\n"
+"""Between contents that become one message."""
+
+
+def _sample(*roles: str) -> tuple[Message, ...]:
+    return tuple(Message(role, "x") for role in roles)
+
+
+PLAIN_CHAT = _sample(USER, ASSISTANT, USER)
+INSTRUCTED_CHAT = _sample(SYSTEM, USER, ASSISTANT, USER)
+
+
+class Structure(Enum):
+    """Which messages keep their role; in all but the first, neighbours of one role are joined."""
+
+    AS_IT_IS = auto()
+    ONE_SYSTEM = auto()
+    """System messages but a first one go into the user's turn."""
+    NO_SYSTEM = auto()
+    """All of them do."""
+    EMPTY_SYSTEM = auto()
+    """They do, below an empty system message."""
+    USER_FIRST = auto()
+    """They do, and so do answers before the first question."""
+    ONE_TURN = auto()
+    """Everything does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a template expects beside roles.
+
+    Attributes:
+        parts: the roles whose content is a list of parts, not a text.
+        others: what other variables are; see `render_process`.
+    """
+
+    parts: tuple[str, ...] = ()
+    others: str = NONE
+
+
+_PARTS = ((), (SYSTEM, USER, ASSISTANT), (USER,), (USER, ASSISTANT), (SYSTEM, USER))
+DIALECTS = tuple(Dialect(*pair) for pair in product(_PARTS, (NONE, UNDEFINED, EMPTY)))
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One way to hand messages to a template."""
+
+    structure: Structure
+    dialect: Dialect
+
+    def arrange(
+        self, messages: Sequence[Message], contents: Sequence[str]
+    ) -> list[dict[str, object]]:
+        """The template's messages, with `contents` in the place of the messages' own."""
+        arranged: list[dict[str, object]] = []
+        for role, indices in _turns([message.role for message in messages], self.structure):
+            text = BETWEEN.join(contents[index] for index in indices)
+            in_parts = role in self.dialect.parts
+            content = [{"type": "text", "text": text}] if in_parts else text
+            arranged.append({"role": role, "content": content})
+        return arranged
+
+
+def _turns(roles: Sequence[str], structure: Structure) -> list[tuple[str, list[int]]]:
+    """The messages that a template gets: role, and which of the contents."""
+    if structure is Structure.AS_IT_IS:
+        return [(role, [index]) for index, role in enumerate(roles)]
+    turns: list[tuple[str, list[int]]] = []
+    if structure is Structure.EMPTY_SYSTEM:
+        turns.append((SYSTEM, []))
+    for index, role in enumerate(roles):
+        turn = _role(role, structure, first=not index, begun=bool(turns))
+        if not turns or turns[-1][0] != turn:
+            turns.append((turn, []))
+        turns[-1][1].append(index)
+    return turns
+
+
+def _role(role: str, structure: Structure, *, first: bool, begun: bool) -> str:
+    """In whose turn a message goes: the first one, or after one has `begun`."""
+    if role == SYSTEM and first and structure is Structure.ONE_SYSTEM:
+        return SYSTEM
+    if structure is Structure.ONE_TURN or (structure is Structure.USER_FIRST and not begun):
+        return USER
+    return ASSISTANT if role == ASSISTANT else USER
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A conversation, and how it was handed to its template.
+
+    Attributes:
+        segments: literals and contents in alternation, literals first and last; None if the
+            template quotes, repeats, reorders or rewrites contents, none of which is lost.
+    """
+
+    placement: Placement
+    segments: list[Segment] | None
+
+
+class Placer:
+    """Finds the placement of each conversation with one renderer.
+
+    What worked is tried first for conversations of the same kind. The sentinels cannot be guessed.
+
+    Raises:
+        ModelError: no chat can be rendered.
+    """
+
+    def __init__(self, renderer: Renderer) -> None:
+        self._renderer = renderer
+        self._nonce = secrets.token_hex(8)
+        self._sentinel = re.compile(f"({PAD}?)s{self._nonce}x(\\d+)x({PAD}?)")
+        self._traces = re.compile(self._nonce + r"x(\d+)x", re.IGNORECASE)
+        self._known: dict[tuple[bool, ...], Placement] = {}
+        self._inexact: set[tuple[bool, ...]] = set()
+        self._dialect = DIALECTS[0]
+        self._dialect = self._learn()
+
+    def place(self, messages: Sequence[Message]) -> Placed:
+        """`messages` with every content in the prompt.
+
+        Raises:
+            ModelError: the template refuses them or leaves a content out, however they are
+                arranged.
+        """
+        kind = _kind([message.role for message in messages])
+        shown: Placed | None = None
+        problem: ModelError | None = None
+        for placement in _in_time(self._candidates(kind)):
+            try:
+                placed = self._try(placement, messages)
+            except TemplateRefusalError as error:
+                problem = problem or error
+                continue
+            if placed is None:
+                problem = problem or ModelError("the model's chat template leaves out messages")
+                continue
+            if placed.segments is not None or kind in self._inexact:
+                self._known[kind] = placement
+                return placed
+            shown = shown or placed
+        if shown is None:
+            assert problem is not None
+            raise problem
+        self._known[kind] = shown.placement
+        self._inexact.add(kind)
+        return shown
+
+    def _learn(self) -> Dialect:
+        """The first dialect in which a chat with a system message needs no rearrangement; failing
+        that, one without; failing that, the first that shows a chat at all."""
+        trials = ((chat, one) for chat in (INSTRUCTED_CHAT, PLAIN_CHAT) for one in DIALECTS)
+        for chat, dialect in _in_time(trials):
+            with suppress(TemplateRefusalError):
+                placed = self._try(Placement(Structure.AS_IT_IS, dialect), chat)
+                if placed is not None and placed.segments is not None:
+                    return dialect
+        return self.place(PLAIN_CHAT).placement.dialect
+
+    def _candidates(self, kind: tuple[bool, ...]) -> Iterator[Placement]:
+        """The one that worked for this kind of conversation, then all, the least changes first."""
+        if kind in self._known:
+            yield self._known[kind]
+        *structures, last = Structure
+        for some in (structures, [last]):
+            for dialect in (self._dialect, *DIALECTS):
+                yield from (Placement(structure, dialect) for structure in some)
+
+    def _try(self, placement: Placement, messages: Sequence[Message]) -> Placed | None:
+        """`messages` in this `placement`; None if a content is missing from the text.
+
+        Raises:
+            TemplateRefusalError: the template refuses them.
+            ModelError: it is beyond use.
+        """
+        sentinels = [f"{PAD}s{self._nonce}x{index}x{PAD}" for index in range(len(messages))]
+        arranged = placement.arrange(messages, sentinels)
+        text = self._renderer.render(arranged, placement.dialect.others)
+        if {int(index) for index in self._traces.findall(text)} != set(range(len(messages))):
+            return None
+        return Placed(placement, self._segments(text, messages))
+
+    def _segments(self, text: str, messages: Sequence[Message]) -> list[Segment] | None:
+        found = list(self._sentinel.finditer(text))
+        if [int(match[2]) for match in found] != list(range(len(messages))):
+            return None
+        segments: list[Segment] = []
+        end = 0
+        for match, message in zip(found, messages, strict=True):
+            segments += [Literal(text[end : match.start()]), _content(message, match)]
+            end = match.end()
+        segments.append(Literal(text[end:]))
+        return None if any(map(self._holds_trace, segments)) else segments
+
+    def _holds_trace(self, segment: Segment) -> bool:
+        """Whether a part of a sentinel is left in a literal, rewritten or quoted."""
+        return isinstance(segment, Literal) and (
+            self._nonce in segment.text.lower() or any(pad in segment.text for pad in QUOTED_PADS)
+        )
+
+
+T = TypeVar("T")
+
+
+def _in_time(trials: Iterable[T]) -> Iterator[T]:
+    """`trials`, as long as they take no longer than one rendering may.
+
+    Raises:
+        ModelError: they do.
+    """
+    began = monotonic()
+    for trial in trials:
+        if monotonic() - began > TIMEOUT_S:
+            raise ModelError(f"the model's chat template fails: it takes over {TIMEOUT_S:g} s")
+        yield trial
+
+
+def _content(message: Message, match: re.Match[str]) -> Content:
+    text = message.content if match[1] else message.content.lstrip()
+    return Content(int(match[2]), text if match[3] else text.rstrip(), message.tokens)
+
+
+def _kind(roles: Sequence[str]) -> tuple[bool, ...]:
+    """What of `roles` decides where a template takes their contents, as a rule."""
+    systems = [index for index, role in enumerate(roles) if role == SYSTEM]
+    others = [role for role in roles if role != SYSTEM]
+    alternating = all(role == (USER, ASSISTANT)[turn % 2] for turn, role in enumerate(others))
+    return 0 in systems, any(systems), alternating
