@@ -7,12 +7,12 @@ not changed.
 
 Each character is judged by itself, which makes this safe in a stream: a sequence needs its
 introducer (ESC, or a C1 control such as U+009B), no introducer survives, so it does not matter how
-fragments split it, and clean(a) + clean(b) == clean(a + b). What followed the introducer stays, as
-harmless letters.
+fragments split it. What followed the introducer stays, as harmless letters. Only a line end of two
+characters can be split; `StreamCleaner` puts it together.
 
-Zero-width joiners are removed everywhere: an emoji family becomes its members, and Persian loses
-some non-joining letters. Keeping them where a script needs them would mean looking at the
-neighbours, and would lose the property above.
+What changes the width of its neighbours is removed, since terminals disagree on the result, and a
+table or a column moves by a cell: zero-width joiners (an emoji family becomes its members, and
+Persian loses some non-joining letters), the selectors of emoji style, and skin tones.
 """
 
 from __future__ import annotations
@@ -33,20 +33,34 @@ _HIDDEN = (
     "\u200b-\u200f\u202a-\u202e"  # zero width, marks and embeddings of direction
     "\u2060-\u206f\ufeff\ufff9-\ufffb"  # joiners, isolates, byte order mark, annotations
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # shorthand and musical format controls
+    "\ufe0e\ufe0f\U0001f3fb-\U0001f3ff"  # text and emoji style, skin tones
     "\U000e0000-\U000e0fff"  # tags and everything else that is ignorable by default
 )
-_HOSTILE = re.compile(f"[{_CONTROLS}{_REPLACED}{_BREAKS}{_HIDDEN}]")
-_HIDDEN_ONE = re.compile(f"[\r{_HIDDEN}]")
+_HOSTILE = re.compile(f"\r\n?|[{_CONTROLS}{_REPLACED}{_BREAKS}{_HIDDEN}]")
+_HIDDEN_ONE = re.compile(f"[{_HIDDEN}]")
 
 
 def clean(text: str) -> str:
-    """`text` without anything that a terminal obeys or that is invisible.
+    """`text` without anything that a terminal obeys, that is invisible or of unsure width.
 
-    Newline and tab stay. Other C0 controls and DEL become their pictures (ESC is shown as U+241B),
-    C1 controls, lone surrogates and noncharacters become U+FFFD, the separators U+2028/9 a newline.
-    Carriage returns and invisible characters are removed.
+    Newline and tab stay; all other line ends (CR LF, CR, U+2028/9) become newlines. Other C0
+    controls and DEL become their pictures (ESC is shown as U+241B), C1 controls, lone surrogates
+    and noncharacters U+FFFD. The rest is removed.
     """
     return _HOSTILE.sub(_harmless, text)
+
+
+class StreamCleaner:
+    """Cleans a text that comes in fragments; together they are `clean` of the whole."""
+
+    def __init__(self) -> None:
+        self._after_return = False
+
+    def clean(self, fragment: str) -> str:
+        """The next fragment, cleaned."""
+        rest = fragment.removeprefix("\n") if self._after_return else fragment
+        self._after_return = fragment.endswith("\r") if fragment else self._after_return
+        return clean(rest)
 
 
 def one_line(text: str, limit: int = TITLE_LENGTH) -> str:
@@ -66,7 +80,7 @@ def _harmless(match: re.Match[str]) -> str:
     character = match[0]
     if _HIDDEN_ONE.match(character):
         return ""
-    if character in _BREAKS:
+    if character in _BREAKS or character[0] == "\r":
         return "\n"
     if character < " ":
         return chr(0x2400 + ord(character))

@@ -55,7 +55,7 @@ from app.locations import Locations, locate
 from app.runtime.deletion import delete_chat
 from app.runtime.model_thread import ModelThread
 from app.runtime.open_model import open_for_one_answer
-from app.sanitise import clean, one_line
+from app.sanitise import StreamCleaner, one_line
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, INTERRUPTED, Chat
 from datastores.errors import InputError, SpecchatError, StoreError
@@ -294,7 +294,8 @@ def printing(*, formatted: bool) -> Iterator[Write]:
         with closing(MarkdownPrinter()) as printer:
             yield printer.write
     else:
-        yield lambda text: click.echo(clean(text), nl=False)
+        cleaner = StreamCleaner()
+        yield lambda text: click.echo(cleaner.clean(text), nl=False)
         click.echo()
 
 

@@ -13,11 +13,12 @@ from typing import ClassVar
 from markdown_it import MarkdownIt
 from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.live import Live
-from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement, Paragraph
 from rich.segment import Segment
 from rich.syntax import Syntax
 
-from app.sanitise import clean
+from app.latex import LATEX, keep_latex
+from app.sanitise import StreamCleaner
 
 REDRAW_INTERVAL_S = 0.1
 """Between two drawings of the block that is being written."""
@@ -52,6 +53,7 @@ class AnswerMarkdown(Markdown):
         "heading_open": AnswerHeading,
         "fence": AnswerCode,
         "code_block": AnswerCode,
+        LATEX: Paragraph,
     }
 
     def __init__(self, source: str) -> None:
@@ -73,12 +75,13 @@ class MarkdownPrinter:
             redirect_stderr=False,
         )
         self._tail = ""
+        self._cleaner = StreamCleaner()
         self._printed = False
         self._next_redraw = 0.0
 
     def write(self, text: str) -> None:
         """Append `text`, which may end anywhere."""
-        self._tail += clean(text)
+        self._tail += self._cleaner.clean(text)
         if "\n" in text:
             self._print_finished()
         if monotonic() >= self._next_redraw:
@@ -133,7 +136,9 @@ class LastLines:
 
 def _parser() -> MarkdownIt:
     options = {"html": False, "maxNesting": MAX_NESTING}
-    return MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
+    parser = MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
+    keep_latex(parser)
+    return parser
 
 
 def _last_block(source: str) -> int:

@@ -105,5 +105,5 @@ class TextInput(TextArea):
         await run_bindings_in_order(self, event)
 
     async def _on_paste(self, event: events.Paste) -> None:
-        """Terminals send line ends as carriage returns."""
-        event.text = clean(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        """Sanitise it; terminals send line ends as carriage returns."""
+        event.text = clean(event.text)

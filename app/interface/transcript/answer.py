@@ -30,7 +30,7 @@ from app.interface.transcript.plain_text import (
 )
 from app.interface.transcript.rows import Layout, Row, rows_of
 from app.interface.transcript.styles import Line, Styles
-from app.sanitise import clean, tilde_path
+from app.sanitise import StreamCleaner, clean, tilde_path
 
 OPEN_TAG = "<think>"
 CLOSE_TAG = "</think>"
@@ -139,6 +139,7 @@ class Answer:
         self.states: int | None = None
         self.citation_rows: dict[int, int] = {}
         self.texts: list[PlainText] = [NO_TEXT]
+        self._cleaner = StreamCleaner()
         self._text = clean(text)
         self._pieces: list[Piece] = []
         self._piece_seconds: list[float] = []
@@ -155,7 +156,7 @@ class Answer:
 
     def resume(self, pieces: Iterable[Piece]) -> None:
         """Continue after `pieces`, the whole text so far."""
-        self._pieces = [Piece(clean(piece.text), piece.source) for piece in pieces]
+        self._pieces = self._cleaned(pieces)
         self._text = "".join(piece.text for piece in self._pieces)
         self._stored = self._text, ()
 
@@ -166,11 +167,15 @@ class Answer:
 
     def append_fragment(self, pieces: Iterable[Piece], seconds: Iterable[float] = ()) -> None:
         """Append the text of new tokens, one piece for each, and the seconds that each took."""
-        cleaned = [Piece(clean(piece.text), piece.source) for piece in pieces]
+        cleaned = self._cleaned(pieces)
         self._pieces.extend(cleaned)
         self._piece_seconds.extend(seconds)
         self._text += "".join(piece.text for piece in cleaned)
         self.status = ""
+
+    def _cleaned(self, pieces: Iterable[Piece]) -> list[Piece]:
+        """The next pieces of the text, sanitised."""
+        return [Piece(self._cleaner.clean(piece.text), piece.source) for piece in pieces]
 
     def toggle_folds(self) -> None:
         """Fold or unfold the reasoning."""
@@ -273,9 +278,7 @@ class Answer:
     def _has_sources(self) -> bool:
         """Whether the sources are known; a stored text is divided into pieces on demand."""
         if not self._pieces:
-            self._pieces = [
-                Piece(clean(piece.text), piece.source) for piece in attributed_pieces(*self._stored)
-            ]
+            self._pieces = self._cleaned(attributed_pieces(*self._stored))
         return bool(self._pieces)
 
     def _markdown(self, text: str, layout: Layout) -> list[Row]:

@@ -32,6 +32,7 @@ from rich.text import Text
 
 from app.interface.transcript.plain_text import PlainText, Span, TextCollector, spans_of
 from app.interface.transcript.styles import Line, Styles
+from app.latex import LATEX, keep_latex
 
 MIN_NESTED_COLUMNS = 8
 """The least that nested quotes and lists leave for their text."""
@@ -197,6 +198,7 @@ class Elements(markdown.Markdown):
     elements: ClassVar[dict[str, type[markdown.MarkdownElement]]] = {
         **markdown.Markdown.elements,
         "paragraph_open": Paragraph,
+        LATEX: Paragraph,
         "heading_open": Heading,
         "list_item_open": ListItem,
         "fence": Code,
@@ -310,9 +312,12 @@ def parse(source: str, *, continued: bool = False) -> list[Block]:
 
 
 def _unstable(blocks: list[Block]) -> list[Block]:
-    """The blocks that more text can change: the last, and one that may become a table header."""
-    may_rule = blocks and _TABLE_RULE.fullmatch(blocks[-1].source)
-    return blocks[-2:] if may_rule else blocks[-1:]
+    """The blocks that more text can change: the last, and one that it may belong to.
+
+    It may be the rule below a table's header, or no fence: none has backticks behind it.
+    """
+    may_join = blocks and _JOINING.fullmatch(blocks[-1].source)
+    return blocks[-2:] if may_join else blocks[-1:]
 
 
 def _grouped(tokens: Sequence[Token]) -> Iterator[list[Token]]:
@@ -395,10 +400,11 @@ def _make_parser() -> MarkdownIt:
     # A link definition is invisible, and changes blocks that are already laid out.
     parser.disable("reference")
     parser.core.ruler.push("write_out_links", _write_out_links)
+    keep_latex(parser)
     return parser
 
 
-_TABLE_RULE = re.compile(r"[\s|:-]*")
+_JOINING = re.compile(r"[\s|:-]*|\s*```[^\n]*")
 _SPACE = re.compile(r"\s")
 _NEWLINE = re.compile(r"\n")
 _PARSER = _make_parser()

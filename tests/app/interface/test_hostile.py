@@ -102,6 +102,20 @@ async def test_an_escape_sequence_split_across_tokens_is_letters(stage: Make) ->
         assert "a␛[31mred" in shown(made)
 
 
+async def test_every_line_end_breaks_a_line_wherever_tokens_are_split(
+    stage: Make, history: History
+) -> None:
+    made = stage(Script([[("one\rtwo\r", 0)], [("\nthree\r\n", CHATS), ("four", 0)]]))
+    async with made.app.run_test() as pilot:
+        await ask(pilot, made, "go on")
+        lines = ["one", "two", "three", "four"]
+        assert [line.strip() for line in shown(made).split("\n") if line.strip()][1:5] == lines
+        await pilot.press("f3")
+        assert [line.strip(" ᴾ") for line in shown(made).split("\n") if line.strip()][1:5] == lines
+        stored = history.thread(history.chats()[0].id)[-1].content
+        assert stored == "one\rtwo\r\nthree\r\nfour", "what is stored is not changed"
+
+
 async def test_links_do_nothing_when_clicked(stage: Make) -> None:
     opened: list[str] = []
     made = stage(Script([[("[press here](http://example.com)", 0)]]))

@@ -7,12 +7,14 @@ from itertools import pairwise
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.style import Style
 from textual.color import Color
 
 from app.interface.transcript import markdown
 from app.interface.transcript.markdown import MarkdownStream
 from app.interface.transcript.styles import Styles, make_styles
+from app.sanitise import clean
 
 WORDS = [
     *("# ", "## ", "- ", "1. ", "> ", "```", "```py\n", "~~~", "`", "*", "**", "_", "~~", "---"),
@@ -31,6 +33,7 @@ WORDS = [
         "&lt;",
     ),
     *("\n", "\n\n", "  ", "    ", "\t", "word", "a longer phrase", "[/INST]", "[bold", "===\n"),
+    *("\\[", "\\]", "\\(", "\\)", "$$", "$", "\\begin{a}", "\\end{a}", "a_1", "\\,"),
 ]
 
 
@@ -47,6 +50,8 @@ def lines_of(*fragments: str, width: int = 40) -> list[str]:
 
 @given(st.lists(st.sampled_from(WORDS), max_size=30), st.lists(st.integers(0, 200), max_size=6))
 @example(["- ", "word", "\n\n", "    ", "word"], [2, 8])
+@example(["word", "\n", "```", "word", "`"], [8])
+@example(["word", "\n", "\\[", "word", "\\]", "word"], [7])
 def test_streaming_equals_laying_out_at_once(words: list[str], cuts: list[int]) -> None:
     text = "".join(words)
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
@@ -82,6 +87,34 @@ def test_any_text_at_any_width(text: str, width: int) -> None:
 def test_what_looks_like_markup_is_shown(text: str) -> None:
     shown = "\n".join(lines_of(text))
     assert shown == text or text == "***"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"Thus \(\sum_{i=1}^n a_i\, b_i\) and",
+        r"\[ \{3\}_{P_2} \] and $x_1 * y_2 * z$.",
+        "\\[\na_1*b\n- c_2*d\n= 3\n\\]",
+        "$$\nx_1*y_2*z\n$$",
+        "\\begin{align*}\na &= b_1 \\\\\n+ c_*d*\n\\end{align*}",
+        r"a\,b\;c \{3\} 5\% \alpha",
+        "costs $5 and $10, $HOME/$USER",
+    ],
+)
+def test_latex_is_shown_as_it_was_written(text: str) -> None:
+    assert "\n".join(lines_of(text, width=80)) == text
+
+
+def test_what_is_no_formula_is_markdown() -> None:
+    assert lines_of(r"costs $5 and *that* $10") == ["costs $5 and that $10"]
+    assert lines_of(r"\*not\_bold\* \[x] \( *y*") == ["*not_bold* [x] ( y"]
+    assert lines_of("\\[\nopen\n\n*after*") == ["\\[", "open", "", "after"]
+
+
+def test_columns_of_a_table_stand_whatever_is_in_its_cells() -> None:
+    cells = ["a", "日本", "😀", clean("⚠️"), clean("👍🏽"), clean("1️⃣"), "e\u0301", "🇩🇪"]
+    rows = lines_of("| h | x |\n|-|-|\n" + "".join(f"| {cell} | end |\n" for cell in cells))
+    assert {cell_len(row.partition("end")[0]) for row in rows[2:]} == {7}
 
 
 def test_links_are_written_out_and_not_clickable() -> None:
