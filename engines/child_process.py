@@ -15,6 +15,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -71,6 +72,14 @@ class ChildProcess:
             raise StopIteration
         return _decode(line)
 
+    def send(self, message: object, content: bytes = b"") -> None:
+        """Send a request; its answers are the next messages."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it is dead: there is no answer to read either
+            self._process.stdin.write(json.dumps([message, len(content)]).encode() + b"\n")
+            self._process.stdin.write(content)
+            self._process.stdin.flush()
+
     def request(self, message: object, content: bytes, timeout_s: float) -> Any:
         """Send a request and wait for the answer, the next message.
 
@@ -82,11 +91,7 @@ class ChildProcess:
             SpecchatError: it reported one; it goes on with the next request.
         """
         started = perf_counter()
-        assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it is dead: there is no answer to read either
-            self._process.stdin.write(json.dumps([message, len(content)]).encode() + b"\n")
-            self._process.stdin.write(content)
-            self._process.stdin.flush()
+        self.send(message, content)
         for answer in self:
             return answer
         if perf_counter() - started >= timeout_s:
@@ -231,18 +236,33 @@ def emit_error(error: SpecchatError) -> None:
     emit({_ERROR: type(error).__name__, "message": str(error)})
 
 
-def receive_requests(timeout_s: float) -> Iterator[tuple[Any, bytes]]:
+def receive_requests(timeout_s: float = 0) -> Iterator[tuple[Any, bytes]]:
     """In a child: message and content of each request, until the parent ends.
 
     Ends the process if the caller takes longer than `timeout_s` over one, from a thread of its own,
-    whatever a library is busy with.
+    whatever a library is busy with; 0 for no limit.
     """
     requests = sys.stdin.buffer
     while _is_complete(line := requests.readline()):
         message, length = json.loads(line)
         content = requests.read(length)
-        faulthandler.dump_traceback_later(timeout_s, exit=True)
+        if timeout_s:
+            faulthandler.dump_traceback_later(timeout_s, exit=True)
         yield message, content
+        faulthandler.cancel_dump_traceback_later()
+
+
+def limit_time(seconds: float) -> None:
+    """In a child: have the system end it after so much processor time; 0: at no time.
+
+    Each call replaces the limit before it. The time that other programs take does not count, where
+    the system can tell (not Windows): the process then ends by SIGPROF.
+    """
+    if sys.platform != "win32":
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+    elif seconds:
+        faulthandler.dump_traceback_later(seconds, exit=True)
+    else:
         faulthandler.cancel_dump_traceback_later()
 
 

@@ -16,16 +16,14 @@ import json
 import lzma
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from app.conversation.restore import ExportedChat, read_export
-from app.importing.pipeline import read_documents
 from app.importing.readers import chat_exports, make_readers
-from app.importing.readers.text_extractor import TextExtractor
+from app.importing.reading import read_file
 from app.importing.source_file import SourceFile
 from datastores.chats.history import HistoryReader
 from datastores.chats.records import StoredMessage
@@ -158,17 +156,16 @@ def from_files(paths: Sequence[Path]) -> Iterator[PastConversation]:
     Raises:
         InputError: a file cannot be read, or holds no chats.
     """
-    with closing(TextExtractor()) as worker:
-        for path in paths:
-            found = 0
-            for conversation in _from_file(path, worker):
-                found += 1
-                yield conversation
-            if not found:
-                raise InputError(f"{path} holds no chats that can be replayed")
+    for path in paths:
+        found = 0
+        for conversation in _from_file(path):
+            found += 1
+            yield conversation
+        if not found:
+            raise InputError(f"{path} holds no chats that can be replayed")
 
 
-def _from_file(path: Path, worker: TextExtractor) -> Iterator[PastConversation]:
+def _from_file(path: Path) -> Iterator[PastConversation]:
     try:
         material = SourceFile(path.name, path.stat().st_size, lambda: path.open("rb"))
         is_own = chat_exports.is_own_export(material)
@@ -180,7 +177,7 @@ def _from_file(path: Path, worker: TextExtractor) -> Iterator[PastConversation]:
             if isinstance(exported, ExportedChat) and not exported.chat.private:
                 yield PastConversation(exported.chat.title, exported.messages)
         return
-    for outcome in read_documents(material, make_readers(worker)):
+    for outcome in read_file(material, make_readers()):
         if isinstance(outcome, Document):
             parts = [part for part in outcome.parts if part.kind == CHATS]
             if parts:

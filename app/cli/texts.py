@@ -22,7 +22,7 @@ from app.cli.stores import open_library, project
 from app.config import Options
 from app.importing import session
 from app.importing.events import Event, FindingFiles, ImportFinished, ImportProgress, ImportReport
-from app.importing.find_files import source_of, storable_name
+from app.importing.find_files import expanded, source_of, storable_name
 from app.importing.session import ListedSource, import_into, list_sources, read_imports
 from app.indexing.passage_index import FoundPassage, open_passages, update
 from app.indexing.passage_index import find as find_passages
@@ -246,7 +246,7 @@ def named(source: str, library: Library) -> Source:
     Raises:
         InputError: nothing was imported from there.
     """
-    path = Path(source).expanduser()
+    path = expanded(Path(source))
     names = {source, storable_name(os.path.abspath(path)), storable_name(os.path.realpath(path))}
     for known in library.sources():
         if known.path in names:

@@ -20,7 +20,8 @@ from datastores.chats.records import Attached, StoredMessage
 from datastores.errors import InputError
 
 if TYPE_CHECKING:
-    from app.importing.source_file import FormatReader, SourceFile
+    from app.importing.find_files import FoundFile
+    from app.importing.reader_process import ReaderProcess
 
 MAX_ATTACHMENT_BYTES = 4_000_000
 """Of text in one attachment; no model's context holds more."""
@@ -84,12 +85,13 @@ def read_attachment(path: Path) -> Attachment:
     """
     # Imported here: a question without files needs no readers.
     from app.importing.events import SkippedFile
-    from app.importing.find_files import find_files
+    from app.importing.find_files import expanded, find_files
+    from app.importing.reader_process import ATTACH, ReaderProcess
 
-    path = path.expanduser()
+    path = expanded(path)
     texts: list[tuple[str, str]] = []
     size, reasons = 0, []
-    with closing(_Readers()) as readers:
+    with closing(ReaderProcess(ATTACH)) as reader:
         for found in find_files(path, frozenset()):
             if isinstance(found, SkippedFile):
                 reasons.append(found.reason)
@@ -97,15 +99,32 @@ def read_attachment(path: Path) -> Attachment:
             if len(texts) == MAX_FILES:
                 raise InputError(f"cannot attach {path}: more than {MAX_FILES} files")
             try:
-                texts.append((found.name, readers.text(found.file)))
+                texts.append((found.name, _text(reader, found)))
             except InputError as error:
                 reasons.append(str(error))
                 continue
-            size += found.file.size
+            size += found.size
             _require_size(path, sum(len(text) for _, text in texts))
     if not texts:
         raise InputError(f"cannot attach {path}: {reasons[0] if reasons else 'it is empty'}")
     return _attachment(path, size, texts)
+
+
+def _text(reader: ReaderProcess, found: FoundFile) -> str:
+    """The text of a file. Raises InputError, whose message is a reason."""
+    from app.importing.events import SkippedFile
+    from app.importing.reader_process import ReadDocument
+
+    texts, reasons = [], []
+    for event in reader.read(found):
+        if isinstance(event, ReadDocument):
+            texts += [part.text.strip("\n") for part in event.document.parts]
+        elif isinstance(event, SkippedFile):
+            reasons.append(event.reason)
+    text = _GAP.join(texts)
+    if not text.strip():
+        raise InputError(reasons[0] if reasons else "no text in it")
+    return storable(text.replace("\0", ""))
 
 
 def read_stream(stream: BinaryIO, name: str) -> Attachment:
@@ -120,39 +139,6 @@ def read_stream(stream: BinaryIO, name: str) -> Attachment:
         return Attachment(name, len(content), content.decode("utf-8-sig").rstrip())
     except UnicodeDecodeError as error:
         raise InputError(f"{name} is not UTF-8 text: convert it first") from error
-
-
-class _Readers:
-    """The readers of attached files, with the process that reads PDFs and web pages."""
-
-    def __init__(self) -> None:
-        from app.importing.readers import html, pdf, text, text_extractor
-
-        self._extractor = text_extractor.TextExtractor()
-        self._readers: tuple[FormatReader, ...] = (
-            pdf.make_pdf_reader(self._extractor),
-            text.NOTEBOOK,
-            html.make_html_reader(self._extractor),
-            text.TEXT,
-        )
-
-    def close(self) -> None:
-        self._extractor.close()
-
-    def text(self, file: SourceFile) -> str:
-        """The text of `file`. Raises InputError, whose message is a reason."""
-        from app.importing.find_files import read_failure
-        from datastores.library.documents import Document
-
-        try:
-            reader = next(reader for reader in self._readers if reader.claims(file))
-            read = [one for one in reader.read(file) if isinstance(one, Document)]
-        except OSError as error:
-            raise InputError(read_failure(error)) from error
-        text = _GAP.join(part.text.strip("\n") for one in read for part in one.parts)
-        if not text.strip():
-            raise InputError("no text in it")
-        return storable(text.replace("\0", ""))
 
 
 def _attachment(path: Path, size: int, texts: Sequence[tuple[str, str]]) -> Attachment:

@@ -6,6 +6,7 @@ are read in memory, one at a time, by the same readers as files.
 
 from __future__ import annotations
 
+import errno
 import io
 import lzma
 import re
@@ -15,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import PurePosixPath
-from typing import BinaryIO, cast
+from typing import BinaryIO, Self, cast
 
 from app.importing.events import SkippedFile
 from app.importing.find_files import (
@@ -43,6 +44,13 @@ members are not texts."""
 _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 _BOMB = f"archive bomb: unpacks to over {MAX_ARCHIVE_RATIO} times its size"
 _BROKEN = "damaged or truncated archive"
+_DAMAGE: tuple[type[Exception], ...] = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+)
 
 
 def archive_members(file: SourceFile) -> Members | None:
@@ -59,8 +67,8 @@ def zip_members(archive: SourceFile) -> Members:
     Raises:
         InputError: it is damaged, or an archive bomb.
     """
-    with archive_errors(), archive.open() as stream, zipfile.ZipFile(stream) as opened:
-        infos = [info for info in opened.infolist() if not info.is_dir()]
+    with archive_errors(Exception), archive.open() as stream, zipfile.ZipFile(stream) as opened:
+        infos = [info for info in opened.infolist() if not info.filename.endswith("/")]
         _refuse_bomb(len(infos), sum(info.file_size for info in infos), archive.size)
         exported = any(_is_conversations(info.filename) for info in infos)
         for info in infos:
@@ -80,9 +88,9 @@ def tar_members(archive: SourceFile) -> Members:
     """
     total = 0
     with (
-        archive_errors(),
+        archive_errors(Exception),
         archive.open() as stream,
-        tarfile.open(fileobj=stream, mode="r|*") as tar,
+        tarfile.open(fileobj=stream, mode="r|*", tarinfo=_CheckedHeader) as tar,
     ):
         for number, info in enumerate(tar, start=1):
             total += info.size
@@ -92,14 +100,26 @@ def tar_members(archive: SourceFile) -> Members:
 
 
 @contextmanager
-def archive_errors() -> Iterator[None]:
-    """Turn what the libraries raise for a broken archive into InputError while this lasts."""
+def archive_errors(*others: type[Exception]) -> Iterator[None]:
+    """Turn what the libraries raise for a broken archive into InputError while this lasts.
+
+    Args:
+        others: errors that mean the same where nothing but an archive's own structure is read,
+            which the libraries do not check: a wrong number in it raises anything.
+    """
     try:
         yield
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError) as error:
-        raise InputError(_BROKEN) from error
+    except (InputError, MemoryError, RecursionError):
+        raise
     except NotImplementedError as error:
         raise InputError("unsupported compression") from error
+    except OSError as error:
+        # bz2 reports damage so, and a place before the beginning is one that damage led to.
+        if error.errno in (None, errno.EINVAL):
+            raise InputError(_BROKEN) from error
+        raise
+    except (*_DAMAGE, *others) as error:
+        raise InputError(_BROKEN) from error
 
 
 def _refuse_bomb(members: int, unpacked: int, packed: int) -> None:
@@ -110,6 +130,17 @@ def _refuse_bomb(members: int, unpacked: int, packed: int) -> None:
         raise InputError(_BOMB)
 
 
+class _CheckedHeader(tarfile.TarInfo):
+    """A header of a tar; tarfile takes a damaged one for the end of the archive."""
+
+    @classmethod
+    def fromtarfile(cls, tar: tarfile.TarFile) -> Self:
+        try:
+            return super().fromtarfile(tar)
+        except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as error:  # type: ignore[attr-defined]
+            raise tarfile.ReadError(str(error)) from error
+
+
 def _zip_member(
     archive: SourceFile, opened: zipfile.ZipFile, info: zipfile.ZipInfo
 ) -> SourceFile | SkippedFile:
@@ -117,7 +148,12 @@ def _zip_member(
     if reason:
         return _skipped(archive, info.filename, reason)
     name = _member_name(archive, info.filename)
-    return SourceFile(name, info.file_size, lambda: cast(BinaryIO, opened.open(info)))
+
+    def opened_member() -> BinaryIO:
+        with archive_errors(Exception):
+            return cast(BinaryIO, opened.open(info))
+
+    return SourceFile(name, info.file_size, opened_member)
 
 
 def _tar_member(
@@ -136,6 +172,8 @@ def _tar_member(
 
 def _member_problem(name: str, size: int) -> str:
     """Why a member is not read; empty if it is."""
+    if not name:
+        return "a member without a name"
     parts = PurePosixPath(name.replace("\\", "/"))
     if parts.is_absolute() or ".." in parts.parts or re.match(r"[A-Za-z]:", name):
         return "its path leads out of the archive"

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from app.importing.events import SkippedFile
 from app.importing.ignore_rules import IgnoreRules, rules_above
-from app.importing.source_file import SourceFile
 
 VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".jj"})
 CACHES = frozenset(
@@ -54,6 +53,9 @@ CONVERSATIONS_FILE = re.compile(r"conversations(-\d+)?\.json")
 READ_FAILURE = "cannot be read"
 """Begins the reason for what exists but cannot be read."""
 
+NOT_REGULAR = "not a regular file"
+"""A pipe, a socket or a device, which is not opened: it may never end."""
+
 PART_OF_EXPORT = "beside the chats of an export"
 EXPORT_COMPANIONS = frozenset(
     {
@@ -76,18 +78,25 @@ class FoundFile:
     """A file to import, with the path of its source and its name within that.
 
     Attributes:
+        size: in bytes.
         changed: when it was changed last, in nanoseconds.
     """
 
     source: str
     name: str
-    file: SourceFile
+    path: Path
+    size: int
     changed: int = 0
+
+
+def expanded(path: Path) -> Path:
+    """`path` with `~` as the home directory; as it is where there is no such user."""
+    return Path(os.path.expanduser(path))
 
 
 def source_of(path: Path) -> str:
     """The name of the source that is imported from `path`."""
-    return storable_name(os.path.realpath(path.expanduser()))
+    return storable_name(os.path.realpath(expanded(path)))
 
 
 def find_files(path: Path, own: frozenset[Path]) -> Iterator[FoundFile | SkippedFile]:
@@ -95,11 +104,15 @@ def find_files(path: Path, own: frozenset[Path]) -> Iterator[FoundFile | Skipped
 
     `own`: specchat's own directories, which are skipped; importing them would never end.
     """
-    root = Path(os.path.abspath(path.expanduser()))
+    root = Path(os.path.abspath(expanded(path)))
     try:
         mode = root.stat().st_mode
     except OSError as error:
         yield SkippedFile(storable_name(str(path)), read_failure(error))
+        return
+    if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+        # Not resolved: behind /dev/stdin, there may be no path at all.
+        yield SkippedFile(storable_name(str(path)), NOT_REGULAR)
         return
     root = root.resolve()
     source = source_of(root)
@@ -150,11 +163,10 @@ def _file(source: str, path: Path, name: str) -> FoundFile | SkippedFile:
         return SkippedFile(name, "usually holds secrets")
     # Opening a pipe would wait for a writer.
     if not stat.S_ISREG(status.st_mode):
-        return SkippedFile(name, "not a regular file")
+        return SkippedFile(name, NOT_REGULAR)
     if not status.st_size:
         return SkippedFile(name, "empty")
-    file = SourceFile(name, status.st_size, lambda: path.open("rb"))
-    return FoundFile(source, name, file, status.st_mtime_ns)
+    return FoundFile(source, name, path, status.st_size, status.st_mtime_ns)
 
 
 def _is_silent(entry: os.DirEntry[str]) -> bool:

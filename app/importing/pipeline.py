@@ -1,21 +1,18 @@
 """An import: finds the files in what the person named, reads their documents, and stores them.
 
-Owns the order of this work, and what happens to a document on the way: archives opened, a reader
-chosen, secrets removed. One bad file never stops the rest. Files come in a fixed order and
-documents are stored in groups, each in one transaction: after a kill at any time, importing again
-ends in the same state as an import without one. Closing the generator cancels; what is stored
-stays. Refuses to know formats.
+Owns the order of this work. One bad file never stops the rest: all are read in a process that may
+die of one (`reader_process`). Files come in a fixed order and documents are stored in groups, each
+in one transaction: after a kill at any time, importing again ends in the same state as an import
+without one. Closing the generator cancels; what is stored stays. Refuses to know formats.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Generator, Iterable, Iterator, Sequence, Set
 from contextlib import closing
 from pathlib import Path
 from time import perf_counter
 
-from app.importing.archives import archive_errors, archive_members
 from app.importing.events import (
     Event,
     FindingFiles,
@@ -24,22 +21,16 @@ from app.importing.events import (
     ImportReport,
     SkippedFile,
 )
-from app.importing.find_files import FoundFile, find_files, read_failure
-from app.importing.readers import make_readers
-from app.importing.readers.text_extractor import TextExtractor
-from app.importing.source_file import FormatReader, Outcome, ReadTracker, SourceFile, mebibytes
-from datastores.chats.history import storable
+from app.importing.find_files import FoundFile, expanded, find_files
+from app.importing.reader_process import ReadDocument, ReaderProcess
+from app.importing.reading import FileDigest, UnchangedFile
 from datastores.errors import InputError
-from datastores.library.documents import Document, FinishFile, Part, StoreDocument
+from datastores.library.documents import FinishFile, StoreDocument
 from datastores.library.library import Library
-from datastores.redaction import redact_kinds
 
 MAX_GROUP_CHARACTERS = 2**22
 MAX_GROUP_AGE_S = 0.5
 """A group is stored when it is this large or this old: so much is lost by a kill."""
-
-READER_VERSION = b"3"
-"""Increased when readers or redaction change, so that unchanged files are read again."""
 
 FINDING_EVENT_FILES = 500
 """Files between two events while folders are searched."""
@@ -58,12 +49,11 @@ class DocumentWriter:
         self._characters = 0
         self._since = perf_counter()
 
-    def add(self, source: str, file: str, position: int, document: Document) -> None:
-        """Add a document, without its secrets."""
-        clean, secrets = redacted(document)
-        self._group.append(StoreDocument(source, file, position, clean))
-        self._characters += clean.characters
-        for kind in secrets:
+    def add(self, source: str, file: str, position: int, read: ReadDocument) -> None:
+        """Add a document that was read."""
+        self._group.append(StoreDocument(source, file, position, read.document))
+        self._characters += read.document.characters
+        for kind in read.secrets:
             self._report.secrets.setdefault(kind, []).append(file)
         self._flush_if_due()
 
@@ -120,8 +110,8 @@ def import_paths(
         found.append(item)
         if len(found) % FINDING_EVENT_FILES == 0:
             yield FindingFiles(len(found))
-    with closing(TextExtractor()) as extractor:
-        yield from _import_files(found, make_readers(extractor), library, report)
+    with closing(ReaderProcess()) as reader:
+        yield from _import_files(found, reader, library, report)
     yield ImportFinished(report)
     if not report.documents and not report.unchanged and only is None:
         raise InputError(f"nothing imported: {_reasons(report)}")
@@ -129,7 +119,7 @@ def import_paths(
 
 def _is_missing(path: Path) -> bool:
     try:
-        path.expanduser().lstat()
+        expanded(path).lstat()
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:  # there, and skipped with its reason
@@ -143,70 +133,51 @@ def _find(paths: Sequence[Path], own: frozenset[Path]) -> Iterator[FoundFile | S
 
 
 def _import_files(
-    found: Sequence[FoundFile],
-    readers: Sequence[FormatReader],
-    library: Library,
-    report: ImportReport,
+    found: Sequence[FoundFile], reader: ReaderProcess, library: Library, report: ImportReport
 ) -> Iterator[Event]:
     writer = DocumentWriter(library, report)
     started, size = perf_counter(), 0
-    total = sum(item.file.size for item in found)
+    total = sum(item.size for item in found)
     for number, item in enumerate(found):
-        tracked = ReadTracker(item.file)
-        for skipped in _import_file(item, tracked.file, readers, library, writer):
+        for skipped in _import_file(item, reader, library, writer):
             if skipped is not None:
                 yield _count(report, skipped)
             yield ImportProgress(
                 name=item.name,
                 files=number,
                 total_files=len(found),
-                bytes=size + tracked.position,
+                bytes=size + min(reader.position, item.size),
                 total_bytes=total,
                 documents=report.documents,
                 characters=report.characters,
                 seconds=perf_counter() - started,
             )
-        size += item.file.size
+        size += item.size
     writer.flush()
 
 
 def _import_file(
-    item: FoundFile,
-    file: SourceFile,
-    readers: Sequence[FormatReader],
-    library: Library,
-    writer: DocumentWriter,
+    item: FoundFile, reader: ReaderProcess, library: Library, writer: DocumentWriter
 ) -> Iterator[SkippedFile | None]:
     """Import one file unless it is unchanged; yields what is skipped, and None for progress."""
+    known, documents = library.finished_file(item.source, item.name)
+    digest, count = "", 0
     yield None
-    try:
-        digest = "" if is_too_large(file, readers) else _digest(file)
-    except OSError as error:
-        yield SkippedFile(file.name, read_failure(error))
-        return
-    known = library.finished_documents(item.source, item.name, digest) if digest else 0
-    if known:
-        writer.skip_unchanged(known)
-        return
-    count = 0
-    for outcome in read_documents(file, readers):
-        if isinstance(outcome, SkippedFile):
-            digest = ""
-            yield outcome
-        else:
-            writer.add(item.source, item.name, count, outcome)
-            count += 1
-            yield None
+    for event in reader.read(item, known):
+        match event:
+            case UnchangedFile():
+                writer.skip_unchanged(documents)
+            case FileDigest():
+                digest = event.value
+            case SkippedFile():
+                digest = ""
+                yield event
+            case ReadDocument():
+                writer.add(item.source, item.name, count, event)
+                count += 1
+                yield None
     if count:
         writer.finish(item.source, item.name, digest, count)
-
-
-def _digest(file: SourceFile) -> str:
-    """The SHA-256 of the file and of `READER_VERSION`."""
-    with file.open() as stream:
-        content = hashlib.file_digest(stream, "sha256")  # type: ignore[arg-type]
-    content.update(READER_VERSION)
-    return content.hexdigest()
 
 
 def _count(report: ImportReport, skipped: SkippedFile) -> SkippedFile:
@@ -219,90 +190,3 @@ def _reasons(report: ImportReport) -> str:
     counts = sorted(report.counts.items(), key=lambda item: -item[1])
     named = [f"{reason} ({count})" for reason, count in counts[:MAX_NAMED_REASONS]]
     return ", ".join(named) or "there are no files in it"
-
-
-def read_documents(file: SourceFile, readers: Sequence[FormatReader]) -> Iterator[Outcome]:
-    """All documents in a file, and why the rest is skipped; never raises for its content.
-
-    Yields something for every file: nothing is skipped silently.
-    """
-    empty = True
-    for outcome in _extract(file, readers):
-        empty = False
-        yield outcome
-    if empty:
-        yield SkippedFile(file.name, "nothing in it")
-
-
-def is_too_large(file: SourceFile, readers: Sequence[FormatReader]) -> bool:
-    """Whether its size alone rules it out; reads no more than its head.
-
-    Raises:
-        OSError: the head cannot be read.
-    """
-    if archive_members(file) is not None:
-        return False
-    limit = _reader_for(file, readers).limit
-    return limit is not None and file.size > limit
-
-
-def redacted(document: Document) -> tuple[Document, list[str]]:
-    """The document as it is stored, without secrets, and the kind of each that was removed."""
-    title, secrets = redact_kinds(_normalized(document.title))
-    parts = []
-    for part in document.parts:
-        text, found = redact_kinds(_normalized(part.text))
-        secrets += found
-        parts.append(Part(part.kind, text, part.role))
-    return Document(title, tuple(parts)), secrets
-
-
-def _extract(file: SourceFile, readers: Sequence[FormatReader]) -> Iterator[Outcome]:
-    try:
-        with archive_errors():
-            members = archive_members(file)
-            if members is None:
-                yield from _documents(file, readers)
-                return
-            for member in members:
-                yield from (
-                    [member]
-                    if isinstance(member, SkippedFile)
-                    else _extract_member(member, readers)
-                )
-    except InputError as error:
-        yield SkippedFile(file.name, str(error))
-    except OSError as error:
-        yield SkippedFile(file.name, read_failure(error))
-
-
-def _extract_member(member: SourceFile, readers: Sequence[FormatReader]) -> Iterator[Outcome]:
-    """A file within an archive; if it is damaged, only itself is lost."""
-    try:
-        with archive_errors():
-            if archive_members(member) is None:
-                yield from _documents(member, readers)
-            else:
-                yield SkippedFile(member.name, "an archive within an archive")
-    except InputError as error:
-        yield SkippedFile(member.name, str(error))
-
-
-def _documents(file: SourceFile, readers: Sequence[FormatReader]) -> Iterator[Outcome]:
-    reader = _reader_for(file, readers)
-    if reader.limit is not None and file.size > reader.limit:
-        raise InputError(f"larger than {mebibytes(reader.limit)}")
-    for outcome in reader.read(file):
-        if isinstance(outcome, Document) and not any(part.text.strip() for part in outcome.parts):
-            yield SkippedFile(file.name, "empty")
-        else:
-            yield outcome
-
-
-def _reader_for(file: SourceFile, readers: Sequence[FormatReader]) -> FormatReader:
-    return next(reader for reader in readers if reader.claims(file))
-
-
-def _normalized(text: str) -> str:
-    """Text as the library keeps it: no zero bytes, no lone surrogates, plain newlines."""
-    return storable(text.replace("\0", "").replace("\r\n", "\n"))

@@ -9,6 +9,7 @@ the dates are lost. Refuses to know how events are shown.
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
 from contextlib import closing
@@ -19,7 +20,7 @@ from time import time
 from filelock import FileLock
 
 from app.importing.events import Event, ImportFinished
-from app.importing.find_files import source_of
+from app.importing.find_files import expanded, source_of
 from app.importing.pipeline import import_paths
 from app.locations import Locations
 from datastores.errors import StoreError
@@ -123,7 +124,7 @@ def import_into(
 ) -> Generator[Event]:
     """Like `import_paths`, into the library of `locations`, with the imports recorded."""
     own = (locations.data, locations.cache, locations.config)
-    sources = [source_of(path) for path in paths if path.expanduser().exists()]
+    sources = [source_of(path) for path in paths if os.path.exists(expanded(path))]
     record_imports(locations.imported, sources, whole=False)
     for event in import_paths(paths, library, own, only):
         if isinstance(event, ImportFinished):

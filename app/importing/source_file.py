@@ -2,7 +2,7 @@
 
 A `SourceFile` is one file, or one member of an archive, not yet read. A `FormatReader` turns it
 into documents, and into `SkippedFile`s where a part of it cannot be used. Owns how large a file may
-be that is read into memory, and how long reading may take.
+be that is read into memory.
 """
 
 from __future__ import annotations
@@ -43,12 +43,8 @@ MAX_ARCHIVE_RATIO = 200
 MIN_UNPACKED_LIMIT_BYTES = 64 * MIB
 """What any archive may unpack to, however small it is."""
 
-EXTRACT_TIMEOUT_S = 30.0
-"""The longest that reading a PDF or a web page may take."""
-
-EXTRACT_MEMORY_BYTES = 2**31
-"""Memory (address space) of the process that reads PDFs and web pages."""
-
+NO_TEXT = "no text in it"
+"""Why a file is skipped that shows none, such as a scan."""
 
 HEAD_BYTES = 2**16
 """The start of a file, by which its format is recognised."""

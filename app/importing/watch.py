@@ -73,7 +73,7 @@ def look(source: str, own: frozenset[Path]) -> FolderState:
                 raise InputError(f"{source} {found.reason}; its imported texts are kept")
             unreadable.add(found.name)
             continue
-        files[found.name] = found.file.size, found.changed
+        files[found.name] = found.size, found.changed
         if len(files) > MAX_WATCHED_FILES:
             raise InputError(
                 f"{source} holds more than {MAX_WATCHED_FILES:,} files: watch a smaller folder"

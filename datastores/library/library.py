@@ -111,14 +111,18 @@ class Library:
         """Whether anything was imported from `source`."""
         return bool(self.store.rows("SELECT 1 FROM sources WHERE path = ?", (source,)))
 
-    def finished_documents(self, source: str, file: str, digest: str) -> int:
-        """The number of documents of `file`, if it was read to its end with `digest`; else 0."""
-        sql = """
-            SELECT count(*) AS number FROM files JOIN documents
-            ON documents.source = files.source AND documents.file = files.name
-            WHERE files.source = ? AND files.name = ? AND files.digest = ? AND finished
+    def finished_file(self, source: str, file: str) -> tuple[str, int]:
+        """The digest with which `file` was read to its end, and the number of its documents.
+
+        The digest is empty if the file was never read, or should be read again.
         """
-        return int(self.store.rows(sql, (source, file, digest))[0]["number"])
+        sql = """
+            SELECT files.digest, count(*) AS number FROM files JOIN documents
+            ON documents.source = files.source AND documents.file = files.name
+            WHERE files.source = ? AND files.name = ? AND finished GROUP BY files.digest
+        """
+        rows = self.store.rows(sql, (source, file))
+        return (str(rows[0]["digest"]), int(rows[0]["number"])) if rows else ("", 0)
 
     def write(self, entries: Sequence[StoreDocument | FinishFile]) -> list[StoreDocument]:
         """Apply `entries` in order, all or none; returns the documents that are new or changed."""

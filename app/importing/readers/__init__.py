@@ -3,30 +3,34 @@
 A new format is a small file here: a function that claims files by name and head, one that yields
 their documents, a `FormatReader` of both, and its line below. An export of chats as JSON needs none
 if it is a list or a tree of messages; keys that are new go into `chat_records` or `chat_messages`.
+Readers run in a process that may die (`reader_process`), so they may call parsers that hostile
+files break.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from app.importing.source_file import FormatReader
 
-if TYPE_CHECKING:
-    from app.importing.readers.text_extractor import TextExtractor
 
-
-def make_readers(extractor: TextExtractor) -> tuple[FormatReader, ...]:
+def make_readers() -> tuple[FormatReader, ...]:
     """All readers; the first that claims a file reads it, and the last claims everything."""
-    # Imported here: the process of `text_extractor` is in this package, and needs few of them.
+    # Imported here: whoever starts the process that reads needs no reader.
     from app.importing.readers import chat_exports, html, pdf, shell_history, text
 
     return (
-        pdf.make_pdf_reader(extractor),
+        pdf.PDF,
         text.NOTEBOOK,
         shell_history.BASH,
         shell_history.ZSH,
         shell_history.FISH,
-        html.make_html_reader(extractor),
-        chat_exports.make_json_reader(extractor),
+        html.HTML,
+        chat_exports.JSON,
         text.TEXT,
     )
+
+
+def attachment_readers() -> tuple[FormatReader, ...]:
+    """The readers of what goes with a question: chats and histories are texts like any other."""
+    from app.importing.readers import html, pdf, text
+
+    return pdf.PDF, text.NOTEBOOK, html.HTML, text.TEXT

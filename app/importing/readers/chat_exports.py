@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Set
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from app.importing.events import SkippedFile
 from app.importing.find_files import CONVERSATIONS_FILE
@@ -35,13 +35,11 @@ from app.importing.readers.chat_records import (
     holds_chat,
     title_of,
 )
+from app.importing.readers.html import html_text
 from app.importing.readers.text import kind_of, read_json_text, read_text
-from app.importing.source_file import MAX_ENTRY_BYTES, FormatReader, Outcome, SourceFile
+from app.importing.source_file import MAX_ENTRY_BYTES, NO_TEXT, FormatReader, Outcome, SourceFile
 from datastores.errors import InputError
 from datastores.library.documents import CHATS, Document, Part
-
-if TYPE_CHECKING:
-    from app.importing.readers.text_extractor import TextExtractor
 
 MAX_RECORDS_WITHOUT_CHAT = 1000
 """A file that begins with so many records without a chat is no export of chats."""
@@ -55,18 +53,6 @@ _ACTIVITY = re.compile(r"(?:Prompted|Asked|Said|Branched|Answered)(?: (?:with|Ge
 
 _HISTORY_START = "<|BEGIN-VISIBLE-CHAT|>"
 """What text-generation-webui writes for the question before the model's greeting."""
-
-
-def make_json_reader(extractor: TextExtractor) -> FormatReader:
-    """Reads any JSON; `extractor` reads the web pages that answers of Gemini are."""
-
-    def claims(file: SourceFile) -> bool:
-        return _is_named_json(file) or looks_like_json(file)
-
-    def read(file: SourceFile) -> Iterator[Outcome]:
-        return _read(file, extractor)
-
-    return FormatReader("JSON", claims, read)
 
 
 def is_own_export(file: SourceFile) -> bool:
@@ -83,12 +69,16 @@ def _is_named_json(file: SourceFile) -> bool:
     return file.suffix in (".json", *JSON_LINES_SUFFIXES)
 
 
-def _read(file: SourceFile, extractor: TextExtractor) -> Iterator[Outcome]:
+def _claims(file: SourceFile) -> bool:
+    return _is_named_json(file) or looks_like_json(file)
+
+
+def _read(file: SourceFile) -> Iterator[Outcome]:
     """The chats in `file`, or all of it as text if there are none."""
     is_export = is_own_export(file)
     waiting: list[SkippedFile] = []
     try:
-        for outcome in _ChatFile(file, extractor, is_export).outcomes():
+        for outcome in _ChatFile(file, is_export).outcomes():
             if isinstance(outcome, Document) or outcome.reason == PRIVATE or is_export:
                 is_export = True
                 yield from waiting
@@ -105,6 +95,9 @@ def _read(file: SourceFile, extractor: TextExtractor) -> Iterator[Outcome]:
         yield from _read_as_text(file, {skipped.reason for skipped in waiting})
 
 
+JSON = FormatReader("JSON", _claims, _read)
+
+
 def _read_as_text(file: SourceFile, reasons: Set[str]) -> Iterator[Outcome]:
     if CONVERSATIONS_FILE.fullmatch(file.filename) and DAMAGED in reasons:
         raise InputError("not a known chat export, or a damaged one")
@@ -118,9 +111,8 @@ class _ChatFile:
     record before them, if it holds no chat, describes it.
     """
 
-    def __init__(self, file: SourceFile, extractor: TextExtractor, is_own: bool) -> None:
+    def __init__(self, file: SourceFile, is_own: bool) -> None:
         self._file = file
-        self._extractor = extractor
         self._is_own = is_own
         self._header: JsonRecord | None = None
         self._run = ExportedChat()
@@ -179,11 +171,11 @@ class _ChatFile:
         chat = ExportedChat(question.partition("\n")[0][:MAX_TITLE_CHARACTERS], date_of(value))
         chat.parts.append(Part(CHATS, question, USER))
         for page in filter(str.strip, pages):
-            try:
-                answer = self._extractor.extract("html", b"<meta charset=utf-8>" + page.encode())
+            answer = html_text(b"<meta charset=utf-8>" + page.encode("utf-8", "replace"))
+            if answer.strip():
                 chat.parts.append(Part(CHATS, answer, ASSISTANT))
-            except InputError as error:
-                yield SkippedFile(self._name(record), str(error))
+            else:
+                yield SkippedFile(self._name(record), NO_TEXT)
         yield from self._document(chat, record.number)
 
     def _add_message(self, message: Mapping[str, Any]) -> Iterator[Outcome]:

@@ -1,7 +1,6 @@
 """Web pages: their main part as Markdown, which is how models write.
 
-Owns which files are web pages, and which parts of them are text. Parsed in a child process, since a
-hostile file can break the parser; refuses to know how that is kept (`text_extractor`).
+Owns which files are web pages, and which parts of them are text.
 """
 
 from __future__ import annotations
@@ -9,13 +8,16 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from app.importing.source_file import MAX_TEXT_BYTES, FormatReader, Outcome, SourceFile
+from app.importing.source_file import (
+    MAX_TEXT_BYTES,
+    NO_TEXT,
+    FormatReader,
+    Outcome,
+    SourceFile,
+)
+from datastores.errors import InputError
 from datastores.library.documents import NOTES, Document, Part
-
-if TYPE_CHECKING:
-    from app.importing.readers.text_extractor import TextExtractor
 
 _HTML_START = re.compile(rb"\s*(?:<!--[^>]*-->\s*)*<(?:!doctype\s+html|html[\s>])", re.IGNORECASE)
 
@@ -25,18 +27,19 @@ _DROPPED_ELEMENTS = (
 """Parts of a page that are not its text."""
 
 
-def make_html_reader(extractor: TextExtractor) -> FormatReader:
-    """Reads the main part of a web page as Markdown."""
+def _claims(file: SourceFile) -> bool:
+    named = file.suffix in (".html", ".htm", ".xhtml")
+    return named or _HTML_START.match(file.head.removeprefix(b"\xef\xbb\xbf")) is not None
 
-    def claims(file: SourceFile) -> bool:
-        named = file.suffix in (".html", ".htm", ".xhtml")
-        return named or _HTML_START.match(file.head.removeprefix(b"\xef\xbb\xbf")) is not None
 
-    def read(file: SourceFile) -> Iterator[Outcome]:
-        text = extractor.extract("html", file.read(MAX_TEXT_BYTES))
-        yield Document(file.name, (Part(NOTES, text),))
+def _read(file: SourceFile) -> Iterator[Outcome]:
+    text = html_text(file.read(MAX_TEXT_BYTES))
+    if not text.strip():
+        raise InputError(NO_TEXT)
+    yield Document(file.name, (Part(NOTES, text),))
 
-    return FormatReader("HTML", claims, read, MAX_TEXT_BYTES)
+
+HTML = FormatReader("HTML", _claims, _read, MAX_TEXT_BYTES)
 
 
 def html_text(content: bytes) -> str:

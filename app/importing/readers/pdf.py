@@ -1,37 +1,39 @@
-"""PDFs: the text of all pages, parsed in a child process since a hostile file can break parsers.
+"""PDFs: the text of all pages.
 
-Owns which files are PDFs, and how text is made of their pages. Refuses to know how the process is
-kept (`text_extractor`).
+Owns which files are PDFs, and how text is made of their pages.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from app.importing.source_file import MAX_PDF_BYTES, FormatReader, Outcome, SourceFile
+from app.importing.source_file import (
+    MAX_PDF_BYTES,
+    NO_TEXT,
+    FormatReader,
+    Outcome,
+    SourceFile,
+)
 from datastores.errors import InputError
 from datastores.library.documents import NOTES, Document, Part
-
-if TYPE_CHECKING:
-    from app.importing.readers.text_extractor import TextExtractor
 
 _WRAPPED_LINE = re.compile(r"(?<=[a-z,;])\n(?=[a-z(])")
 """A line end within a sentence: where the line was full, not where the author wanted one."""
 
 
-def make_pdf_reader(extractor: TextExtractor) -> FormatReader:
-    """Reads the text of all pages."""
+def _claims(file: SourceFile) -> bool:
+    return file.head.startswith(b"%PDF-") or file.suffix == ".pdf"
 
-    def claims(file: SourceFile) -> bool:
-        return file.head.startswith(b"%PDF-") or file.suffix == ".pdf"
 
-    def read(file: SourceFile) -> Iterator[Outcome]:
-        text = extractor.extract("pdf", file.read(MAX_PDF_BYTES))
-        yield Document(file.name, (Part(NOTES, text),))
+def _read(file: SourceFile) -> Iterator[Outcome]:
+    text = pdf_text(file.read(MAX_PDF_BYTES))
+    if not text.strip():
+        raise InputError(NO_TEXT)
+    yield Document(file.name, (Part(NOTES, text),))
 
-    return FormatReader("PDF", claims, read, MAX_PDF_BYTES)
+
+PDF = FormatReader("PDF", _claims, _read, MAX_PDF_BYTES)
 
 
 def pdf_text(content: bytes) -> str:

@@ -83,7 +83,7 @@ def test_a_folder_is_attached_as_an_import_would_find_it(tmp_path: Path) -> None
         ("picture.png", b"\x89PNG\0\0", "binary"),
         ("gone.txt", None, "cannot be read: no such file or directory"),
         ("empty.txt", b"", "empty"),
-        ("blank.txt", b" \n", "no text in it"),
+        ("blank.txt", b" \n", "empty"),
         (".env", b"TOKEN=x", "usually holds secrets"),
         ("broken.pdf", b"%PDF-1.7 nothing", "damaged or truncated PDF"),
     ],

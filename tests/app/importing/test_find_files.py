@@ -178,7 +178,7 @@ def test_names_that_are_no_text_can_be_stored(folder: Path) -> None:
     (found,) = find_files(folder, frozenset())
     assert isinstance(found, FoundFile)
     assert found.name == "caf\\xe9.md"
-    assert found.file.head == b"text of caf\xe9.md"
+    assert found.path.read_bytes() == b"text of caf\xe9.md"
 
 
 def test_folders_nested_deeper_than_the_stack(folder: Path) -> None:

@@ -6,13 +6,11 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 
 from app.importing.events import SkippedFile
-from app.importing.pipeline import read_documents
 from app.importing.readers import make_readers
-from app.importing.readers.text_extractor import TextExtractor
+from app.importing.reading import read_file
 from app.importing.source_file import SourceFile
 from datastores.library.documents import Document
 from datastores.library.library import Library
@@ -37,8 +35,7 @@ def source_file(name: str, content: bytes) -> SourceFile:
 
 def read(name: str, content: bytes) -> tuple[list[Document], list[SkippedFile]]:
     """What the readers make of one file that stands nowhere."""
-    with closing(TextExtractor()) as extractor:
-        outcomes = list(read_documents(source_file(name, content), make_readers(extractor)))
+    outcomes = list(read_file(source_file(name, content), make_readers()))
     return (
         [outcome for outcome in outcomes if isinstance(outcome, Document)],
         [outcome for outcome in outcomes if isinstance(outcome, SkippedFile)],

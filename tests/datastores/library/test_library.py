@@ -44,18 +44,18 @@ def test_what_is_stored_twice_is_new_once(library: Library) -> None:
 def test_a_file_is_known_when_it_was_read_whole_and_did_not_change(library: Library) -> None:
     library.write([StoreDocument("s", "f", 0, _page("a")), StoreDocument("s", "f", 1, _page("b"))])
     assert not library.sources()[0].whole
-    assert library.finished_documents("s", "f", "digest") == 0
+    assert library.finished_file("s", "f") == ("", 0)
     library.write([FinishFile("s", "f", "digest", 2)])
     assert library.sources()[0].whole
-    assert library.finished_documents("s", "f", "digest") == 2
-    assert library.finished_documents("s", "f", "another") == 0
+    assert library.finished_file("s", "f") == ("digest", 2)
+    assert library.finished_file("s", "g") == ("", 0)
 
 
 def test_a_flawed_file_is_finished_but_read_again(library: Library) -> None:
     _store(library, "s", "a", "b", file="f")
     library.write([StoreDocument("s", "f", 0, _page("c")), FinishFile("s", "f", "", 1)])
     assert library.sources()[0].whole
-    assert library.finished_documents("s", "f", "digest") == 0
+    assert library.finished_file("s", "f")[0] == ""
     assert library.digests() == sorted([_page("c").digest, _page("b").digest])
 
 

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from app.importing import source_file
 from app.importing.readers.shell_history import unmetafy
 from app.importing.readers.text import kind_of
-from app.importing.readers.text_extractor import TextExtractor
-from datastores.errors import InputError
 from datastores.library.documents import CODE, NOTES, SHELL
 from tests.app.importing.texts import pdf, read
 
@@ -89,30 +87,6 @@ def test_pdfs_that_cannot_be_read_say_why(content: bytes, reason: str) -> None:
     found, skipped = read("a.pdf", content)
     assert not found
     assert [skipped_file.reason for skipped_file in skipped] == [reason]
-
-
-def test_a_process_that_takes_too_long_is_replaced() -> None:
-    extractor = TextExtractor(timeout_s=0.01)
-    try:
-        slow = b"<html>" + b"<p>x" * 20_000
-        with pytest.raises(InputError, match="takes too long"):
-            extractor.extract("html", slow)
-    finally:
-        extractor.close()
-
-
-def test_a_process_that_dies_is_replaced() -> None:
-    extractor = TextExtractor()
-    try:
-        with pytest.raises(InputError, match="crashes the PDF or HTML parser"):
-            extractor.extract("nothing it knows", b"<html>")
-        assert extractor.extract("html", b"<html><p>x") == "x"
-        assert extractor._child is not None
-        extractor._child.stop()
-        extractor._child.code()
-        assert extractor.extract("html", b"<html><p>y") == "y"
-    finally:
-        extractor.close()
 
 
 def test_notebooks_give_runs_of_cells_of_one_kind() -> None:
