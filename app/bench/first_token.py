@@ -26,7 +26,13 @@ from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
 from app.engine.student_versions import replay_path
 from app.locations import Locations
-from app.runtime.learning import Learned, Learner, LearningConditions, LearningProgress
+from app.runtime.learning import (
+    MIN_NEW_ANSWERS,
+    Learner,
+    LearningConditions,
+    LearningNews,
+    LearningProgress,
+)
 from datastores.errors import ModelError, SpecchatError
 from datastores.replay_buffer.record import question_key
 from datastores.replay_buffer.store import ReplayBuffer
@@ -67,7 +73,9 @@ class Training:
         self._learner = Learner(
             (PROCESS, engine.target.fingerprint, engine.path, student, *folders),
             locations.data / "paused",
-            LearningConditions(0.0, lambda: not self._wanted, lambda: True, lambda: False),
+            LearningConditions(
+                0.0, lambda: not self._wanted, lambda: MIN_NEW_ANSWERS, lambda: False
+            ),
             self._notify,
             lambda: None,
         )
@@ -96,9 +104,7 @@ class Training:
         """End the process."""
         self._learner.close()
 
-    def _notify(
-        self, progress: LearningProgress | Learned | None, error: SpecchatError | None
-    ) -> None:
+    def _notify(self, progress: LearningNews, error: SpecchatError | None) -> None:
         if error is not None:
             self._error = str(error)
         if isinstance(progress, LearningProgress):

@@ -385,6 +385,7 @@ def report(engine: Engine, answer: PrintedAnswer) -> dict[str, object]:
         "tokens": statistics.tokens,
         "target_calls": statistics.target_calls,
         "drafted": statistics.drafted,
+        "longest_drafted": statistics.longest_drafted,
         "accepted": statistics.accepted,
         "tokens_per_call": statistics.tokens_per_call,
         "acceptance_rate": statistics.acceptance_rate,

@@ -28,8 +28,9 @@ def stats(options: Options, as_json: bool) -> None:
     """Show speed, drafts, draft model versions and disk use over weeks.
 
     Speed without drafts is measured while answers are written; older versions did not record it.
-    For each version of the draft model, it shows the share of its guesses that was accepted on new
-    questions, before and after learning, and in your chats (live).
+    Accepted is the share of checked drafts that the model accepted. For each version of the draft
+    model, it shows the share of its guesses, checked or not, that were right on new questions,
+    before and after learning, and in your chats (live).
     """
     locations = locate(options.data_dir)
     with open_history(locations) as history:
@@ -80,7 +81,7 @@ def _student(student: StudentReport) -> Iterator[str]:
     """The versions of a draft model, and how each fared; the curve is in the JSON report."""
     learning = student.learning
     title = f"draft model of {one_line(student.model, 15)}"
-    yield f"{title:<30}{'steps':>8}{'before':>10}{'after':>10}{'live':>10}"
+    yield f"{title:<30}{'steps':>8}{'before':>10}{'after':>10}{'live':>10}  (right)"
     for version in learning.versions:
         in_use = "*" if version.number == learning.current else " "
         name = f"{in_use} {version.number}, {strftime('%d %b %Y', localtime(version.created))}"

@@ -29,7 +29,7 @@ from datastores.errors import InputError
 from engines.distillation.versions import Version, Versions
 from engines.fingerprint import fingerprint
 
-COLUMNS = {"version": "", "learned": "", "answers": "", "acceptance": "", "tokens per step": ""}
+COLUMNS = {"version": "", "learned": "", "answers": "", "right": "", "tokens per step": ""}
 ORIGINAL, NO_HEAD = "the original draft model", "no draft head"
 """What drafts without a version."""
 head_option = click.option(
@@ -63,8 +63,8 @@ def student() -> None:
 def list_(options: Options, as_json: bool, head: bool) -> None:
     """List the versions of the draft model and what each one gained.
 
-    A star marks the current one. Acceptance and tokens per step are measured on held-out questions,
-    before and after learning.
+    A star marks the current one. The share of guesses that were right and the tokens per step are
+    measured on held-out questions, before and after learning.
     """
     locations = locate(options.data_dir)
     target, versions, without = _learned(options, locations, head)
@@ -136,7 +136,7 @@ def _row(version: Version, in_use: bool) -> dict[str, object]:
         "version": f"{'*' if in_use else ' '} {version.number}",
         "learned": strftime("%d %b %Y", localtime(version.created)),
         "answers": f"{figures.get('new', 0):,.0f}",
-        "acceptance": _change(version, "acceptance"),
+        "right": _change(version, "acceptance"),
         "tokens per step": _change(version, "tokens_per_call"),
     }
 

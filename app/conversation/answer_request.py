@@ -52,7 +52,7 @@ class AnswerRequest:
     def figures(self, statistics: Statistics, provenance: Provenance) -> dict[str, object]:
         """What is stored with the answer."""
         figures: dict[str, object] = {
-            **asdict(statistics.after(self.begun.figures)),
+            **statistics.after(self.begun.figures).figures(),
             "seed": self.sampling.seed,
             SAMPLING_KEY: asdict(self.sampling),
             SOURCES_KEY: provenance.runs(),

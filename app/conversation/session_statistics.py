@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from app.conversation.events import Event, Finished, Speculated, Wrote
-from app.conversation.statistics import Statistics, plain_time
+from app.conversation.statistics import Statistics
 from engines.budget.protocol import BudgetStatus
 from engines.draft_tree import SOURCE_NAMES
 from engines.ralm.events import RalmStatistics
@@ -28,19 +28,26 @@ TREND_BUCKETS = 10
 
 @dataclass(slots=True)
 class Throughput:
-    """Tokens, the time they took, and the time plain decoding would have taken."""
+    """Tokens, the time they took, and the time plain decoding would have taken.
+
+    Attributes:
+        plain_steps: steps without a draft among those that were added: what plain decoding takes
+            was measured in the same time.
+    """
 
     tokens: int = 0
     seconds: float = 0.0
     plain_seconds: float = 0.0
+    plain_steps: int = 0
 
-    def add(self, tokens: int, seconds: float, plain_seconds: float) -> None:
+    def add(self, tokens: int, seconds: float, plain_seconds: float, plain_steps: int) -> None:
         self.tokens += tokens
         self.seconds += seconds
         self.plain_seconds += plain_seconds
+        self.plain_steps += plain_steps
 
-    def remove(self, tokens: int, seconds: float, plain_seconds: float) -> None:
-        self.add(-tokens, -seconds, -plain_seconds)
+    def remove(self, tokens: int, seconds: float, plain_seconds: float, plain_steps: int) -> None:
+        self.add(-tokens, -seconds, -plain_seconds, -plain_steps)
 
     @property
     def speed(self) -> float:
@@ -77,14 +84,14 @@ class SessionStatistics:
         answer: the statistics of the current answer, or else of the last one.
         throughput: of `answer`; session: the throughput of all answers, and session_tokens all that
             they have, those that came with reading the prompt included.
-        longest_drafted: draft tokens of the answer on the longest path of each verified tree.
         draft_seconds: time spent in drafters and budget for the answer.
         retrieval: of the answer, if it retrieves while it is written; None otherwise.
         budget_status: as of the last step; None before the first.
         dense_states: states in the dense index; None if there is no index.
-        student_version: which version of the draft model drafts; 0 for one that learned nothing.
-        student_learns: whether it learns from answers.
+        student: name of the draft model; empty for none.
+        student_version: which version of it drafts; 0 for one that learned nothing.
         learned_share: how much of the training in progress is done; None without one.
+        learning_waits: what the next training waits for; empty for nothing.
     """
 
     answers: int = 0
@@ -93,16 +100,16 @@ class SessionStatistics:
     throughput: Throughput = field(default_factory=Throughput)
     session: Throughput = field(default_factory=Throughput)
     session_tokens: int = 0
-    longest_drafted: int = 0
     draft_seconds: float = 0.0
     retrieval: RalmStatistics | None = None
     budget_status: BudgetStatus | None = None
     dense_states: int | None = None
+    student: str = ""
     student_version: int = 0
-    student_learns: bool = False
     learned_share: float | None = None
+    learning_waits: str = ""
     _recent: Throughput = field(default_factory=Throughput)
-    _steps: deque[tuple[int, float, float]] = field(default_factory=deque)
+    _steps: deque[tuple[int, float, float, int]] = field(default_factory=deque)
     _buckets: deque[TrendBucket] = field(default_factory=lambda: deque(maxlen=TREND_BUCKETS))
 
     def observe(self, event: Event, time: float) -> None:
@@ -139,15 +146,6 @@ class SessionStatistics:
         return {name: counts[name] / total for name in SOURCE_NAMES.values() if counts.get(name)}
 
     @property
-    def acceptance_rate(self) -> float:
-        """Accepted tokens per token of the longest draft; 0 if none was verified.
-
-        A tree's side branches exclude each other: counting them would make a tree that is accepted
-        to its last leaf look rejected.
-        """
-        return self.answer.accepted / self.longest_drafted if self.longest_drafted else 0.0
-
-    @property
     def saved_seconds(self) -> float:
         """Time that drafting saved in this session; negative if it cost time."""
         return self.session.plain_seconds - self.session.seconds
@@ -174,22 +172,22 @@ class SessionStatistics:
         self.writing = True
         self.answers += 1
         self.answer, self.throughput = Statistics(), Throughput()
-        self.longest_drafted, self.draft_seconds = 0, 0.0
+        self.draft_seconds = 0.0
         self.retrieval = None
         self._recent = Throughput()
         self._steps.clear()
 
     def _count(self, step: Step, budget_status: BudgetStatus, time: float) -> None:
         tokens, seconds = len(step.tokens), step.timings.total
-        plain_seconds = plain_time(step, budget_status)
+        plain_seconds = self.answer.compare(step, budget_status)
+        counts = (tokens, seconds, plain_seconds, int(not step.drafted))
         for total in (self.throughput, self.session, self._recent):
-            total.add(tokens, seconds, plain_seconds)
-        self._steps.append((tokens, seconds, plain_seconds))
+            total.add(*counts)
+        self._steps.append(counts)
         while len(self._steps) > 1 and self._recent.seconds > RECENT_SECONDS:
             self._recent.remove(*self._steps.popleft())
         self.draft_seconds += step.timings.draft
         self._add_to_trend(int(time / TREND_SECONDS * TREND_BUCKETS), tokens)
-        self.longest_drafted += max(step.tree.depths())
 
     def _add_to_trend(self, number: int, tokens: int) -> None:
         """Count one call."""

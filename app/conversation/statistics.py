@@ -7,13 +7,23 @@ empty for the model itself. Both only count: they time nothing and format nothin
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from statistics import median
 from typing import Any
 
 from engines.budget.protocol import BudgetStatus
 from engines.draft_tree import SOURCE_NAMES, STUDENT, DraftTree, credited
 from engines.step import Context, Proposal, Step
+
+PLAIN_SAMPLES = 5
+"""Latest steps without a draft that tell how busy the machine is."""
+MIN_PLAIN_STEPS = 3
+"""Fewer steps without a draft are no measurement."""
+MIN_STEADY_S = 0.01
+"""Shortest step that tells it right behind a drafted one: llama.cpp builds its graph anew then, in
+0.65 ms."""
 
 
 @dataclass(slots=True)
@@ -26,6 +36,8 @@ class Statistics:
         target_calls: forward passes, prefill and the token it yields excluded.
         call_tokens: tokens that came out of those calls.
         drafted: draft tokens verified; accepted: those that were emitted.
+        longest_drafted: draft tokens on the longest path of each verified tree: its side branches
+            exclude each other, so that more can never be accepted.
         seconds: wall time from the request to the end; first_token_seconds: to the first token.
         decode_seconds: wall time of the cycles of the loop; target_seconds: inside the target.
         plain_seconds: what those cycles would have taken without drafts, as far as `compare` was
@@ -43,6 +55,7 @@ class Statistics:
     call_tokens: int = 0
     drafted: int = 0
     accepted: int = 0
+    longest_drafted: int = 0
     seconds: float = 0.0
     first_token_seconds: float = 0.0
     decode_seconds: float = 0.0
@@ -52,6 +65,8 @@ class Statistics:
     student_matched: int = 0
     by_source: dict[str, int] = field(default_factory=dict)
     drafted_by_source: dict[str, int] = field(default_factory=dict)
+    _slowdowns: deque[float] = field(default_factory=lambda: deque(maxlen=PLAIN_SAMPLES))
+    _last_drafted: bool = False
 
     def begin(self, context: Context) -> None:
         """Nothing to do: the caller starts a new one, or goes on counting."""
@@ -75,13 +90,31 @@ class Statistics:
         self.call_tokens += len(step.tokens)
         self.drafted += step.drafted
         self.accepted += step.accepted
+        self.longest_drafted += max(step.tree.depths())
         self.decode_seconds += step.timings.total
         self.target_seconds += step.timings.target
 
-    def compare(self, step: Step, budget_status: BudgetStatus) -> None:
-        """Count what `step` would have taken without drafts."""
-        if not step.prefill:
-            self.plain_seconds += plain_time(step, budget_status)
+    def compare(self, step: Step, budget_status: BudgetStatus) -> float:
+        """Count the seconds that `step` would have taken without drafts, and return them.
+
+        A step without a draft was plain decoding, so it is its own measurement, less the time spent
+        on deciding not to draft. For the others the budget knows what plain decoding takes; how
+        busy the machine is now, the answer's latest steps without a draft tell. A pass over fewer
+        rows takes no longer, so the step itself bounds the estimate.
+        """
+        if step.prefill:
+            return 0.0
+        cycle, known = step.timings.total - step.timings.draft, budget_status.plain_seconds
+        if step.drafted:
+            slowdown = median(self._slowdowns) if len(self._slowdowns) >= MIN_PLAIN_STEPS else 1.0
+            seconds = len(step.tokens) * min(known * slowdown, cycle)
+        else:
+            seconds = cycle
+            if known > 0 and (not self._last_drafted or cycle >= MIN_STEADY_S):
+                self._slowdowns.append(cycle / known)
+        self._last_drafted = step.drafted > 0
+        self.plain_seconds += seconds
+        return seconds
 
     def after(self, earlier: Mapping[str, object]) -> Statistics:
         """The totals of an answer that was stopped, whose figures are `earlier`, and went on.
@@ -108,6 +141,10 @@ class Statistics:
             for name, tokens in added.items():
                 totals[name] = totals.get(name, 0) + tokens
 
+    def figures(self) -> dict[str, object]:
+        """The totals by name, as they are stored with an answer."""
+        return {name: getattr(self, name) for name in (*COUNTS, "by_source", "drafted_by_source")}
+
     @property
     def tokens_per_call(self) -> float:
         """Tokens emitted by target calls per target call; 0 before the first call."""
@@ -115,12 +152,12 @@ class Statistics:
 
     @property
     def acceptance_rate(self) -> float:
-        """Accepted per verified draft token; 0 if none was verified."""
-        return self.accepted / self.drafted if self.drafted else 0.0
+        """Accepted tokens per token of the longest drafts; 0 if none was verified."""
+        return self.accepted / self.longest_drafted if self.longest_drafted else 0.0
 
     @property
     def student_acceptance(self) -> float:
-        """Live acceptance of the student's drafts; 0 before one could be compared."""
+        """Share of positions at which the student was right; 0 before one could be compared."""
         return self.student_matched / self.student_compared if self.student_compared else 0.0
 
     @property
@@ -134,7 +171,11 @@ class Statistics:
         return self.call_tokens / self.decode_seconds if self.decode_seconds else 0.0
 
 
-COUNTS = tuple(entry.name for entry in fields(Statistics) if not entry.name.endswith("by_source"))
+COUNTS = tuple(
+    entry.name
+    for entry in fields(Statistics)
+    if not entry.name.startswith("_") and not entry.name.endswith("by_source")
+)
 """The attributes that are single numbers."""
 
 
@@ -145,6 +186,8 @@ def _stored(figures: Mapping[str, object]) -> Statistics:
         value = figures.get(name)
         if isinstance(value, int | float):
             setattr(stored, name, type(getattr(stored, name))(value))
+    # Earlier versions counted the drafts' side branches alone.
+    stored.longest_drafted = stored.longest_drafted or stored.drafted
     for name, totals in (
         ("by_source", stored.by_source),
         ("drafted_by_source", stored.drafted_by_source),
@@ -186,19 +229,6 @@ def compare_chain(proposal: Proposal, tokens: Sequence[int]) -> tuple[int, int]:
                 return matched + 1, matched
             row, depth, matched = child, depth + 1, matched + 1
     return matched, matched
-
-
-def plain_time(step: Step, budget_status: BudgetStatus) -> float:
-    """Seconds that plain decoding would have taken for the tokens of `step`.
-
-    A step without a draft was plain decoding, so it is its own measurement, less the time spent on
-    deciding not to draft. A pass over fewer rows takes no longer: if the plain time was learned
-    while another program had the processor, the step itself is the better estimate.
-    """
-    cycle = step.timings.total - step.timings.draft
-    if not step.drafted:
-        return cycle
-    return len(step.tokens) * min(budget_status.plain_seconds, cycle)
 
 
 SOURCES_KEY = "sources"

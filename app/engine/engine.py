@@ -20,7 +20,7 @@ from app.engine.drafters import HEAVY, make_drafters
 from app.engine.head import HeadSource, open_head
 from app.engine.learned_state import LearnedState
 from app.engine.stores import HasError, Stores, make_observers, open_replay, open_stores
-from app.engine.student import MAX_LIGHT_BYTES, StudentSource, student_file
+from app.engine.student import MAX_LIGHT_BYTES, StudentSource, student_file, student_name
 from app.locations import Locations, locate
 from app.models.discovery import (
     EMBEDDED_ITEMS,
@@ -144,6 +144,12 @@ class Engine:
     def remembered(self) -> int | None:
         """States in the dense index that can be drafted from; None if there is no index."""
         return len(self.stores.dense.memory) if self.stores.dense is not None else None
+
+    @property
+    def student_name(self) -> str:
+        """Name of the draft model; empty where none is loaded."""
+        source = self.student_source if self.stores.student is not None else None
+        return source.name if source is not None else ""
 
     def exclusively(self, slices: Iterator[T]) -> Generator[T | None]:
         """Yield from `slices`, holding the lock while each one is computed, but not between.
@@ -329,6 +335,7 @@ def _student_source(
     if path is None or (light and path.is_file() and path.stat().st_size > MAX_LIGHT_BYTES):
         return None
     return StudentSource(
+        name=student_name(path, locations),
         original=path,
         target=model.target.fingerprint,
         vocabulary=model.vocabulary,

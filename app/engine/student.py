@@ -67,16 +67,25 @@ def student_file(setting: str, model: Path, locations: Locations) -> Path | None
     return resolve_model(setting, locations) if setting else None
 
 
+def student_name(path: Path, locations: Locations) -> str:
+    """What people call the draft model in the file `path`."""
+    if path == embedded_student():
+        return "built-in"
+    return "made here" if path.name == UNTRAINED_FILE else model_name(path, locations)
+
+
 @dataclass(frozen=True, slots=True)
 class StudentSource:
     """Where the draft model of a loaded target comes from.
 
     Attributes:
+        name: what people call it.
         original: its file, from which all versions are made.
         target: fingerprint of the model it drafts for.
         gpu_layers, threads: to run it with.
     """
 
+    name: str
     original: Path
     target: str
     vocabulary: Vocabulary

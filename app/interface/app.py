@@ -44,7 +44,7 @@ from datastores.errors import InputError, SpecchatError
 
 if TYPE_CHECKING:
     from app.runtime.idle_encoding import EncodingProgress
-    from app.runtime.learning import Learned, LearningProgress
+    from app.runtime.learning import LearningNews
 
 INTERFACE_DIR = Path(__file__).parent
 THEME_HINT = "Press {palette} and choose “Change theme” to see them."
@@ -199,9 +199,7 @@ class Specchat(App[None], inherit_bindings=False):
         """Show the progress of idle work; from any thread."""
         self.chat_screen.post_message(IdleChanged(progress, error))
 
-    def learning_changed(
-        self, progress: LearningProgress | Learned | None, error: SpecchatError | None
-    ) -> None:
+    def learning_changed(self, progress: LearningNews, error: SpecchatError | None) -> None:
         """Show what the draft model learns; from any thread."""
         self.chat_screen.post_message(LearningChanged(progress, error))
 

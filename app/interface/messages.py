@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from app.interface.transcript.answer import Answer
     from app.interface.transcript.entries import Question
     from app.runtime.idle_encoding import EncodingProgress
-    from app.runtime.learning import Learned, LearningProgress
+    from app.runtime.learning import LearningNews
 
 
 @dataclass
@@ -139,7 +139,8 @@ class IdleChanged(Message):
 
 @dataclass
 class LearningChanged(Message):
-    """What the draft model learns or learned; None if there is nothing to show, or it failed."""
+    """What the draft model learns or learned, or waits for; None if there is nothing to show, or it
+    failed."""
 
-    progress: LearningProgress | Learned | None
+    progress: LearningNews
     error: SpecchatError | None

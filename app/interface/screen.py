@@ -53,7 +53,7 @@ from app.interface.statistics.statistics_screen import StatisticsScreen, report_
 from app.interface.workers import start_worker
 from app.locations import Locations
 from app.runtime.demo import DemoStage
-from app.runtime.learning import LearningProgress
+from app.runtime.learning import LearningProgress, LearningWaits
 from app.runtime.model_thread import OpenModel
 from datastores.chats.history import History
 
@@ -235,7 +235,7 @@ class ChatScreen(Screen[None]):
     def _learning_changed(self, event: LearningChanged) -> None:
         if event.error is not None:
             self.conversation.show_error(event.error)
-        else:
+        elif not isinstance(event.progress, LearningWaits):  # that is read below
             progress = event.progress
             self.conversation.topbar.learning = phrases.learning(progress)
             share = progress.share if isinstance(progress, LearningProgress) else None
@@ -264,11 +264,13 @@ class ChatScreen(Screen[None]):
     def _statistics_changed(self) -> None:
         model = self.conversation.model_thread.model
         engine = model.engine if model is not None else None
-        self._session_statistics.dense_states = engine.remembered if engine is not None else None
+        stats = self._session_statistics
+        stats.dense_states = engine.remembered if engine is not None else None
+        stats.student = engine.student_name if engine is not None else ""
         version = engine.stores.student_version.number if engine is not None else 0
-        self._session_statistics.student_version = version
+        stats.student_version = version
         learner = model.learner if model is not None else None
-        self._session_statistics.student_learns = learner is not None and learner.enabled
+        stats.learning_waits = learner.waits_for if learner is not None else ""
         for panel in self.query(Panel):
             panel.redraw()
 

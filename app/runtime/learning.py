@@ -27,6 +27,8 @@ from datastores.errors import ModelError, SpecchatError
 from datastores.storage.files import is_running, process_id, process_id_of
 from engines.child_process import ChildProcess
 
+MIN_NEW_ANSWERS = 25
+"""New answers from which on training is worth its time; some of them are held out to measure it."""
 POLL_S = 0.5
 """Seconds between two checks of the conditions."""
 CHECK_S = 15.0
@@ -69,8 +71,17 @@ class Learned:
     head: bool = False
 
 
-NotifyLearning = Callable[[LearningProgress | Learned | None, SpecchatError | None], object]
-"""Called on any thread with what to show (None: nothing) and with what failed."""
+@dataclass(frozen=True, slots=True)
+class LearningWaits:
+    """What the next training waits for; `reason` is empty while one runs."""
+
+    reason: str
+
+
+LearningNews = LearningProgress | Learned | LearningWaits | None
+"""What to show of learning; None: nothing is learned now."""
+NotifyLearning = Callable[[LearningNews, SpecchatError | None], object]
+"""Called on any thread with what to show and with what failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +91,21 @@ class LearningConditions:
     Attributes:
         quiet_s: seconds without a key press or an answer.
         is_busy: whether the model is used.
-        has_news: whether there are enough new answers.
+        new_answers: how many there are to learn from.
         is_loaded: whether other programs keep the machine busy.
     """
 
     quiet_s: float
     is_busy: Callable[[], bool]
-    has_news: Callable[[], bool]
+    new_answers: Callable[[], int]
     is_loaded: Callable[[], bool]
+
+
+def awaited_answers(new: int) -> str:
+    """How many answers the next training waits for, where `new` have come since the last one;
+    empty for none."""
+    few = new < MIN_NEW_ANSWERS
+    return f"learns from {MIN_NEW_ANSWERS} new answers, {new} so far" if few else ""
 
 
 class Learner:
@@ -95,6 +113,7 @@ class Learner:
 
     Attributes:
         enabled: whether it may learn; switched by `switch`.
+        waits_for: what keeps it from learning now; empty while nothing does.
         error: why the last training failed; None if it did not.
     """
 
@@ -112,13 +131,15 @@ class Learner:
         adopt: called, on a thread of its own, when a new version was published.
         """
         self.enabled = True
+        self.waits_for = ""
         self.error: SpecchatError | None = None
         self._command = command
         self._note = note
         self._conditions = conditions
         self._notify = notify
         self._adopt = adopt
-        self._touched = self._looked = monotonic()
+        self._touched = self._looked = self._retried = monotonic()
+        self._new = 0
         self._lock = threading.Lock()
         self._child: ChildProcess | None = None
         self._reader: threading.Thread | None = None
@@ -158,36 +179,56 @@ class Learner:
         while not self._closing.wait(POLL_S):
             # Before the conditions: what a key press pauses meanwhile is not resumed at once.
             child, paused_at = self._child, self._paused_at
-            may_run = self._may_run()
+            hindrance = self._hindrance()
             if child is None:
-                if may_run and self._has_news():
+                hindrance = self._missing_answers() or hindrance or self._retry()
+                if not hindrance:
                     self._start()
             elif paused_at is not None:
-                if may_run:
+                if not hindrance:
                     self._resume()
                 elif monotonic() > paused_at + MAX_PAUSE_S:
                     self._stop()
-            elif not may_run:
+            elif hindrance:
                 self._pause()
+            self._wait_for(hindrance)
 
-    def _may_run(self) -> bool:
+    def _wait_for(self, reason: str) -> None:
+        """Say what it waits for, if that is something else than before."""
+        if reason != self.waits_for:
+            self.waits_for = reason
+            self._notify(LearningWaits(reason), None)
+
+    def _hindrance(self) -> str:
+        """What speaks against training now; empty for nothing."""
         busy = self._conditions.is_busy()
         if busy:
             self._touched = monotonic()
         quiet = monotonic() - self._touched >= self._conditions.quiet_s
         loaded = self._conditions.is_loaded()  # asked always: it measures between two calls
-        return self.enabled and quiet and not busy and not loaded and not on_battery()
+        if not self.enabled:
+            return "learning is off"
+        if busy or not quiet:
+            return f"learns after {self._conditions.quiet_s:.0f} quiet seconds"
+        if on_battery():
+            return "learning waits for mains power"
+        return "learning waits: other programs are busy" if loaded else ""
 
-    def _has_news(self) -> bool:
-        """Whether there is something to learn, asked now and then."""
-        if monotonic() < self._looked:
-            return False
-        self._looked = monotonic() + CHECK_S
-        try:
-            return self._conditions.has_news()
-        except SpecchatError as error:
-            self._report_error(error)
-            return False
+    def _missing_answers(self) -> str:
+        """Whether there is too little to learn; counted now and then."""
+        if monotonic() >= self._looked:
+            self._looked = monotonic() + CHECK_S
+            try:
+                self._new = self._conditions.new_answers()
+            except SpecchatError as error:
+                self._new = 0
+                self._report_error(error)
+        return awaited_answers(self._new)
+
+    def _retry(self) -> str:
+        """Whether the last training brought nothing a short while ago."""
+        left = self._retried - monotonic()
+        return f"learns again in {left / 60:.0f} min" if left > 0 else ""
 
     def _start(self) -> None:
         with self._lock:
@@ -225,8 +266,9 @@ class Learner:
             ended_by_us = self._child is not child
             if not ended_by_us:
                 self._child, self._paused_at = None, None
-                if learned is None:  # before the watcher can start another
-                    self._looked = monotonic() + RETRY_S
+                # Before the watcher can start another: what was learned is no longer new.
+                self._new, self._looked = 0, monotonic() + CHECK_S * (learned is not None)
+                self._retried = monotonic() + RETRY_S * (learned is None)
         child.close()
         if ended_by_us:
             return
@@ -276,7 +318,6 @@ class Learner:
         with self._lock:
             child, self._child = self._child, None
             self._paused_at = None
-            self._looked = monotonic()
         if child is not None:
             child.stop()
             self._note.unlink(missing_ok=True)

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from app.runtime.idle_work import IdleWork
     from app.runtime.learning import Learner, NotifyLearning
 
-MIN_NEW_ANSWERS = 25
-"""New answers from which on training is worth its time; some of them are held out to measure it."""
 PAUSED_FILE = "paused"
 """Beside the folders of versions: names a training that is paused."""
 
@@ -230,7 +228,7 @@ def _learner(
     conditions = LearningConditions(
         quiet_s=config.learn_after,
         is_busy=engine.busy.locked,
-        has_news=lambda: new_answers() >= MIN_NEW_ANSWERS,
+        new_answers=new_answers,
         is_loaded=OtherLoad(),
     )
     folders = (locations.data, locations.cache, locations.config)

@@ -8,6 +8,7 @@ from rich.style import Style
 from rich.text import Text
 
 from app.conversation.session_statistics import SessionStatistics
+from app.interface.chat.topbar import short_name
 from app.interface.draft_sources import LABELS_BY_NAME
 from app.interface.panel import phrases
 from app.interface.panel.drawing import PanelStyles
@@ -78,7 +79,7 @@ def _figures(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[
     """Counts and times of the answer: labels at the left edge, values at the right."""
     answer, calls = stats.answer, stats.answer.target_calls
     rows = [("tokens", f"{answer.tokens:,}"), ("model steps", f"{calls:,}")]
-    rows.append(("drafted · accepted", f"{stats.longest_drafted:,} · {answer.accepted:,}"))
+    rows.append(("drafted · accepted", f"{answer.longest_drafted:,} · {answer.accepted:,}"))
     if calls:
         rows.append(("time per step", _milliseconds(answer.target_seconds / calls)))
         rows.append(("drafting per step", _milliseconds(stats.draft_seconds / calls)))
@@ -88,10 +89,12 @@ def _figures(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[
     rows.append(("this session", f"{stats.session_tokens:,} · {phrases.saved(stats)}"))
     if stats.dense_states is not None:
         rows.append(("contexts indexed", phrases.dense_states(stats.dense_states)))
-    if small := phrases.student(stats):
-        rows.append(("draft model", small))
-    if stats.learned_share is not None:
-        rows.append(("learning", phrases.percent(stats.learned_share)))
+    if stats.student:
+        rows.append(("draft model", short_name(stats.student, width - len("draft model "))))
+    if figures := phrases.student_figures(stats):
+        rows.append(("its guesses", figures))
+    if said := phrases.training(stats):
+        rows.append(("learning", said.removeprefix("learning ")))
     title = Text("this answer" if stats.writing else "last answer", styles.dim + Style(bold=True))
     return [title, *(_row(name, value, width, styles) for name, value in rows)]
 

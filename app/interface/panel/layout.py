@@ -271,12 +271,14 @@ def _passage_line(retrieval: RalmStatistics, styles: PanelStyles) -> Text:
 
 
 def _student_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
-    """The draft model, where it learns."""
-    said = " · ".join(filter(None, (phrases.student(stats), phrases.training(stats))))
+    """The draft model and what it learns; without one, what the draft head learns."""
+    said = [line for line in (phrases.student(stats), phrases.training(stats)) if line]
     if not said:
         return []
-    lines = [Text(line, style=styles.text) for line in phrases.wrapped(said, width)]
-    return [_title("draft model", styles), *lines, Text()]
+    wrapped = chain.from_iterable(phrases.wrapped(line, width) for line in said)
+    lines = [Text(line, style=styles.text) for line in wrapped]
+    title = "draft model" if phrases.student(stats) else "learning"
+    return [_title(title, styles), *lines, Text()]
 
 
 def _draft_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
@@ -284,7 +286,7 @@ def _draft_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Te
     line.append(phrases.accepted(stats), style=styles.text)
     calls = Text(f" · {phrases.calls(stats)}", style=styles.text)
     history = Text.assemble(("  5 min ", styles.dim), trend(stats, styles))
-    student = phrases.student(stats)  # the top line says how far its training is
+    student = phrases.student_figures(stats)  # the top line says how far its training is
     small = Text.assemble(("  draft model ", styles.dim), (student, styles.text))
     more = (calls, history, small) if student else (calls, history)
     return _with_hint(_with_fitting(line, more, width), width, styles)

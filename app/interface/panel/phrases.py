@@ -24,6 +24,10 @@ MIN_SPEED_DIFFERENCE = 0.02
 MIN_MEASURED_TOKENS = 12
 """Speeds and shares of fewer tokens are not shown."""
 
+MIN_PLAIN_STEPS = 3
+"""With fewer steps without a draft in the time that is compared, nothing is called slower: another
+program may have slowed all of it."""
+
 MANY_STATES = 4096
 """With fewer states (about fifty answers), the dense index rarely has a match."""
 
@@ -64,7 +68,7 @@ def ratio(throughput: Throughput, budget_status: BudgetStatus, *, writing: bool 
     about = mark(budget_status)
     if is_faster(throughput):
         return f"{about}{times(throughput.ratio)} faster"
-    if throughput.ratio > 1 - MIN_SPEED_DIFFERENCE:
+    if throughput.ratio > 1 - MIN_SPEED_DIFFERENCE or throughput.plain_steps < MIN_PLAIN_STEPS:
         return "no speed-up"
     return f"{about}{round((1 - throughput.ratio) * 100)}% slower"
 
@@ -95,11 +99,8 @@ def duration(seconds: float) -> str:
 
 
 def is_unaided(stats: SessionStatistics) -> bool:
-    """Whether the model writes at its own speed: it is too fast to gain, or drafting is paused."""
-    status = stats.budget_status
-    if status is None or not is_measured(stats.current) or is_faster(stats.current):
-        return False
-    return status.paused or is_fast(stats.current)
+    """Whether the model wrote all of the answer by itself."""
+    return is_measured(stats.current) and not stats.answer.accepted
 
 
 def is_fast(throughput: Throughput) -> bool:
@@ -113,20 +114,20 @@ def own_speed(throughput: Throughput) -> str:
 
 
 def advice(stats: SessionStatistics, larger: str) -> str:
-    """What would make drafts pay; `larger` names the key to get a larger model."""
-    assert stats.budget_status is not None
+    """Why no draft helped, and what would; `larger` names the key to get a larger model."""
     if is_fast(stats.current):
         return f"Drafting pays with larger models · {larger}"
-    if not stats.budget_status.loss:
-        return "Drafting paused after wrong guesses; it retries automatically."
-    return "Drafting paused until guesses improve; chats and imports help."
+    drafted = stats.answer.longest_drafted
+    if drafted:
+        return f"None of {drafted:,} draft tokens accepted; chats and imports help."
+    return "No draft was worth checking; chats and imports help."
 
 
 def accepted(stats: SessionStatistics) -> str:
     """`58% accepted`, of the longest draft of each step, or `no drafts used`."""
-    return (
-        f"{percent(stats.acceptance_rate)} accepted" if stats.longest_drafted else "no drafts used"
-    )
+    answer = stats.answer
+    said = f"{percent(answer.acceptance_rate)} accepted"
+    return said if answer.longest_drafted else "no drafts used"
 
 
 def calls(stats: SessionStatistics) -> str:
@@ -137,7 +138,8 @@ def calls(stats: SessionStatistics) -> str:
 def saved(stats: SessionStatistics) -> str:
     """The time saved or lost in this session."""
     seconds = stats.saved_seconds
-    if abs(seconds) <= MIN_SPEED_DIFFERENCE * stats.session.plain_seconds:
+    unknown = seconds < 0 and stats.session.plain_steps < MIN_PLAIN_STEPS
+    if unknown or abs(seconds) <= MIN_SPEED_DIFFERENCE * stats.session.plain_seconds:
         return "no time saved"
     return f"{duration(abs(seconds))} {'saved' if seconds >= 0 else 'lost'}"
 
@@ -167,12 +169,12 @@ def time_left(seconds: float | None) -> str:
 
 
 def learning(progress: LearningProgress | Learned | None) -> str:
-    """`learning 12% · 3 min left`, then `learned: 81% → 84% accepted`, or of a first draft head
-    `draft head made: 70% accepted`; empty for nothing."""
+    """`learning 12% · 3 min left`, then `learned: 81% → 84% right`, or of a first draft head
+    `draft head made: 70% right`; empty for nothing."""
     if progress is None:
         return ""
     if isinstance(progress, Learned):
-        after = f"{percent(progress.after)} accepted"
+        after = f"{percent(progress.after)} right"
         if progress.before is None:
             return f"draft head made: {after}"
         subject = "draft head learned" if progress.head else "learned"
@@ -181,13 +183,19 @@ def learning(progress: LearningProgress | Learned | None) -> str:
 
 
 def student(stats: SessionStatistics) -> str:
-    """`v3 · 84% accepted`: the draft model, in this answer; empty where it does not learn."""
-    if not stats.student_learns and not stats.student_version:
+    """`qwen-0.5b · v3 · 84% right`: the draft model; empty without one."""
+    return " · ".join(filter(None, (stats.student, student_figures(stats))))
+
+
+def student_figures(stats: SessionStatistics) -> str:
+    """`v3 · 84% right`: the version of the draft model, unless it learned nothing, and the share of
+    its guesses in this answer, checked or not, that were right."""
+    if not stats.student:
         return ""
     compared = stats.answer.student_compared >= MIN_MEASURED_TOKENS
     said = [f"v{stats.student_version}"] if stats.student_version else []
-    said += [f"{percent(stats.answer.student_acceptance)} accepted"] if compared else []
-    return " · ".join(said) or "original"
+    said += [f"{percent(stats.answer.student_acceptance)} right"] if compared else []
+    return " · ".join(said)
 
 
 def guessed_passages(retrieval: RalmStatistics) -> str:
@@ -217,5 +225,7 @@ def search_saved(retrieval: RalmStatistics) -> str:
 
 
 def training(stats: SessionStatistics) -> str:
-    """`learning 12%`: how far the draft model's training is; empty without one."""
-    return "" if stats.learned_share is None else f"learning {percent(stats.learned_share)}"
+    """`learning 12%`: how far the training is, or what the next one waits for; empty without."""
+    if stats.learned_share is not None:
+        return f"learning {percent(stats.learned_share)}"
+    return stats.learning_waits

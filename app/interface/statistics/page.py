@@ -228,7 +228,7 @@ def _acceptance(
     points = student.curve
     if len(points) < 2:
         return []
-    head = Text.assemble(("Draft model’s guesses accepted", styles.text + Style(bold=True)))
+    head = Text.assemble(("Draft model’s guesses that were right", styles.text + Style(bold=True)))
     marks = [
         Mark(index, f"v{after.version}" if after.version else "original")
         for index, (before, after) in enumerate(pairwise(points), 1)

@@ -26,8 +26,8 @@ from tests.waiting import TIMEOUT_S
 
 FIELDS = {
     "text", "finish_reason", "model", "seed", "prompt_tokens", "tokens", "target_calls", "drafted",
-    "accepted", "tokens_per_call", "acceptance_rate", "seconds", "tokens_per_second",
-    "first_token_seconds", "overhead_seconds", "by_drafter", "citations",
+    "longest_drafted", "accepted", "tokens_per_call", "acceptance_rate", "seconds",
+    "tokens_per_second", "first_token_seconds", "overhead_seconds", "by_drafter", "citations",
 }  # fmt: skip
 HEAVY = ("textual", "torch", "transformers", "faiss")
 SHORT = ("--max-tokens", "24", "--temperature", "0")
@@ -71,6 +71,8 @@ def test_json_has_every_figure_and_they_agree(tmp_path: Path) -> None:
     assert report["tokens"] == 24
     assert isinstance(report["by_drafter"], dict)
     assert sum(report["by_drafter"].values()) == report["accepted"]
+    accepted, drafted = (float(str(report[name])) for name in ("accepted", "longest_drafted"))
+    assert report["acceptance_rate"] == pytest.approx(accepted / drafted)
     assert report["tokens_per_call"] == pytest.approx(23 / float(str(report["target_calls"])))
 
 

@@ -30,7 +30,7 @@ def test_figures_of_an_answer_are_those_of_its_statistics() -> None:
     session, statistics = observed(SCRIPT)
     assert session.answer.tokens == statistics.tokens == 8
     assert session.current.speed == pytest.approx(statistics.tokens_per_second)
-    assert session.answer.acceptance_rate == pytest.approx(statistics.acceptance_rate) == 4 / 6
+    assert session.answer.acceptance_rate == pytest.approx(statistics.acceptance_rate) == 1.0
     assert session.shares == {"prompt": 2 / 8, "chats": 2 / 8}
 
 

@@ -16,7 +16,6 @@ from app.conversation.statistics import (
     Statistics,
     attributed_pieces,
     compare_chain,
-    plain_time,
 )
 from engines.draft_tree import CHATS, PROMPT, RECYCLE, SOURCE_NAMES, STUDENT, root_only
 from engines.step import Proposal
@@ -60,6 +59,8 @@ def test_drafts_are_counted_by_the_longest_path_of_each_source() -> None:
     event = wrote(1, said, Script([], rejected=3))
     statistics.observe(event.step)
     assert event.step.drafted == 6, "three of them beside the path that was accepted"
+    assert (statistics.longest_drafted, statistics.accepted) == (3, 3)
+    assert statistics.acceptance_rate == 1.0, "beside a path that was accepted none can be"
     assert statistics.drafted_by_source == {"prompt": 2, "recycle": 1}
     assert statistics.by_source == {"prompt": 2, "recycle": 1}
 
@@ -84,7 +85,30 @@ def test_a_plain_time_learned_in_a_stall_makes_no_ratio_above_the_tokens_of_a_st
     event = wrote(1, [("a", CHATS), ("b", CHATS), ("c", 0)], Script([], cycle=0.06))
     timings = event.step.timings
     stalled = replace(event.budget_status, plain_seconds=5.0)
-    assert plain_time(event.step, stalled) == pytest.approx(3 * (timings.total - timings.draft))
+    seconds = Statistics().compare(event.step, stalled)
+    assert seconds == pytest.approx(3 * (timings.total - timings.draft))
+
+
+def test_drafts_are_compared_with_a_machine_as_busy_as_it_is_now() -> None:
+    calm = replace(Script([]).budget_status, plain_seconds=0.05)
+    busy = Script([], cycle=0.2, budget_status=calm)  # another program was started
+    statistics = Statistics()
+    drafted = wrote(1, [("a", CHATS), ("b", 0)], busy)
+    assert statistics.compare(drafted.step, calm) == pytest.approx(2 * 0.05), "nothing is known yet"
+    plain = wrote(2, [("a", 0)], busy)
+    own = plain.step.timings.total - plain.step.timings.draft
+    for _ in range(3):
+        assert statistics.compare(plain.step, calm) == pytest.approx(own)
+    assert statistics.compare(drafted.step, calm) == pytest.approx(2 * own)
+    figures = statistics.figures()
+    assert json.loads(json.dumps(figures)) == figures, "they are stored"
+
+
+def test_what_earlier_versions_stored_is_not_taken_for_more_accepted_than_drafted() -> None:
+    resumed = Statistics(accepted=1, drafted=1, longest_drafted=1).after(
+        {"accepted": 30, "drafted": 60}
+    )
+    assert resumed.acceptance_rate == 31 / 61
 
 
 def test_the_student_is_compared_with_the_text_that_came() -> None:

@@ -26,7 +26,7 @@ class WatchedLearner(Learner):
     """
 
     def __init__(self, folder: Path) -> None:
-        conditions = LearningConditions(0.0, lambda: False, lambda: False, lambda: False)
+        conditions = LearningConditions(0.0, lambda: False, lambda: 0, lambda: False)
         super().__init__((), folder / "paused", conditions, lambda *_: None, lambda: None)
         self.touches = 0
 
@@ -93,16 +93,16 @@ async def test_the_top_line_shows_progress_and_what_it_brought(stage: Make) -> N
         for progress, text in (
             (LearningProgress(12, 100), "learning 12%"),
             (None, ""),
-            (Learned(1, None, 0.7, head=True), "draft head made: 70% accepted"),
-            (Learned(2, 0.7, 0.72, head=True), "draft head learned: 70% → 72% accepted"),
-            (Learned(4, 0.81, 0.84), "learned: 81% → 84% accepted"),
+            (Learned(1, None, 0.7, head=True), "draft head made: 70% right"),
+            (Learned(2, 0.7, 0.72, head=True), "draft head learned: 70% → 72% right"),
+            (Learned(4, 0.81, 0.84), "learned: 81% → 84% right"),
         ):
             made.app.learning_changed(progress, None)
             await until(pilot, lambda text=text: topbar.learning == text)  # type: ignore[misc]
             assert text in topbar.render().plain
         made.app.learning_changed(None, ModelError("the loss is not a number"))
         await until(pilot, lambda: notices(made) == ["The loss is not a number"])
-        assert topbar.learning == "learned: 81% → 84% accepted"
+        assert topbar.learning == "learned: 81% → 84% right"
 
 
 async def test_all_idle_work_is_paused_by_one_key_and_stays_paused(

@@ -14,10 +14,13 @@ import pytest
 
 from app.runtime import learning
 from app.runtime.learning import (
+    MIN_NEW_ANSWERS,
     Learned,
     Learner,
     LearningConditions,
+    LearningNews,
     LearningProgress,
+    LearningWaits,
     _learned,
 )
 from datastores.errors import SpecchatError, StoreError
@@ -32,18 +35,19 @@ class Room:
     def __init__(self, folder: Path) -> None:
         self.quiet_s = 0.0
         self.busy = self.loaded = False
-        self.news = True
+        self.news = MIN_NEW_ANSWERS
         self.fails: SpecchatError | None = None
         self.steps = folder / "steps"
         self.note = folder / "versions" / "paused"
         self.shown: list[LearningProgress | Learned | None] = []
+        self.waited: list[str] = []
         self.errors: list[str] = []
         self.adopted = 0
 
     def learner(self, mode: str) -> Learner:
         command = ("tests.app.runtime.learning_child", mode, self.steps)
         conditions = LearningConditions(
-            self.quiet_s, lambda: self.busy, self._has_news, lambda: self.loaded
+            self.quiet_s, lambda: self.busy, self._new_answers, lambda: self.loaded
         )
         return Learner(command, self.note, conditions, self._notify, self._adopt)
 
@@ -52,18 +56,18 @@ class Room:
         text = self.steps.read_text() if self.steps.exists() else ""
         return int(text or 0)
 
-    def _has_news(self) -> bool:
+    def _new_answers(self) -> int:
         if self.fails is not None:
             raise self.fails
         return self.news
 
-    def _notify(
-        self, progress: LearningProgress | Learned | None, error: SpecchatError | None
-    ) -> None:
+    def _notify(self, news: LearningNews, error: SpecchatError | None) -> None:
         if error is not None:
             self.errors.append(str(error))
+        elif isinstance(news, LearningWaits):
+            self.waited.append(news.reason)
         else:
-            self.shown.append(progress)
+            self.shown.append(news)
 
     def _adopt(self) -> None:
         self.adopted += 1
@@ -133,24 +137,37 @@ def test_nothing_came_before_the_first_head(parent: int, head: bool, before: flo
     assert _learned({"version": version, "head": head}) == Learned(2, before, 0.75, head)
 
 
-@pytest.mark.parametrize("hindrance", ["busy", "loaded", "quiet", "news", "off", "battery"])
-def test_it_waits_until_nothing_speaks_against_it(
-    room: Room, monkeypatch: pytest.MonkeyPatch, hindrance: str
+@pytest.mark.parametrize(
+    ("hindrance", "said"),
+    [
+        ("busy", "learns after 0 quiet seconds"),
+        ("loaded", "learning waits: other programs are busy"),
+        ("quiet", "learns after 3600 quiet seconds"),
+        ("news", "learns from 25 new answers, 9 so far"),
+        ("off", "learning is off"),
+        ("battery", "learning waits for mains power"),
+    ],
+)
+def test_it_waits_until_nothing_speaks_against_it_and_says_for_what(
+    room: Room, monkeypatch: pytest.MonkeyPatch, hindrance: str, said: str
 ) -> None:
     room.busy, room.loaded = hindrance == "busy", hindrance == "loaded"
-    room.news = hindrance != "news"
+    room.news = 9 if hindrance == "news" else MIN_NEW_ANSWERS
     room.quiet_s = 3600.0 if hindrance == "quiet" else 0.0
     monkeypatch.setattr(learning, "on_battery", lambda: hindrance == "battery")
     learner = room.learner("endless")
     learner.enabled = hindrance != "off"
     learner.start()
+    until(lambda: learner.waits_for)
     some_polls()
     assert child_of(learner) is None
-    room.busy, room.loaded, room.news = False, False, True
+    assert room.waited == [learner.waits_for] == [said]
+    room.busy, room.loaded, room.news = False, False, MIN_NEW_ANSWERS
     monkeypatch.setattr(learning, "on_battery", lambda: False)
     learner.switch(True)
     if hindrance != "quiet":
         until(lambda: child_of(learner))
+        until(lambda: room.waited[-1] == "")
     learner.close()
     assert child_of(learner) is None
 
@@ -252,6 +269,7 @@ def test_training_that_brought_nothing_is_not_repeated_at_once(
     room.steps.unlink()
     some_polls()
     assert (room.done(), room.adopted, room.errors) == (0, 0, [])
+    assert room.waited[-1] == "learns again in 30 min"
 
 
 @pytest.mark.parametrize(
@@ -284,7 +302,7 @@ def test_one_that_a_killed_program_had_paused_is_ended(
     room.note.parent.mkdir()
     parent = process_id() if alive else "1:0.00"
     room.note.write_text(f"{process_id_of(sleeper.pid)} {parent}")
-    room.news = False
+    room.news = 0
     running("learn")
     some_polls()
     if alive:

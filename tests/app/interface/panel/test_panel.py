@@ -19,7 +19,7 @@ from app.interface.panel.drawing import NO_VALUE, PanelStyles, allocate_columns,
 from app.interface.panel.layout import column, footer
 from app.runtime.idle_encoding import EncodingProgress
 from engines.budget.protocol import BudgetStatus
-from engines.draft_tree import SOURCE_NAMES
+from engines.draft_tree import CHATS, SOURCE_NAMES
 from engines.ralm.events import RalmStatistics
 from tests.app.interface.conftest import SCRIPT
 from tests.app.interface.scripted import BUDGET_STATUS, Script, events_of, passes_of
@@ -41,7 +41,7 @@ def footer_of(script: Script, width: int = 76) -> list[str]:
 
 
 def throughput(ratio: float, tokens: int = 100) -> Throughput:
-    return Throughput(tokens, 1.0, ratio)
+    return Throughput(tokens, 1.0, ratio, plain_steps=9)
 
 
 def test_before_the_first_answer_it_introduces_itself() -> None:
@@ -76,7 +76,7 @@ def test_details_and_statistics_count_accepted_drafts_alike() -> None:
     answer = stats.answer
     accepted = answer.by_source["chats"] / answer.drafted_by_source["chats"]
     assert chats[4] == f"{accepted:.0%}"
-    counts = f"{stats.longest_drafted} · {answer.accepted}"
+    counts = f"{answer.longest_drafted} · {answer.accepted}"
     assert any(line.startswith("drafted") and line.endswith(counts) for line in table)
 
 
@@ -160,16 +160,50 @@ def test_what_drafts_have_ready_adds_up() -> None:
     assert any("common phrases" in line and line.endswith("5%") for line in lines)
 
 
-def test_a_slow_model_whose_drafts_do_not_pay_is_given_another_reason() -> None:
+def test_the_reason_why_no_draft_helped_agrees_with_the_figures() -> None:
     stats = statistics_of(unaided(PAUSED, 0.06))
-    assert "guesses improve" in phrases.advice(stats, "F5")
-    stats.budget_status = replace(PAUSED, loss=0.0)
-    assert "wrong guesses" in phrases.advice(stats, "F5")
+    assert phrases.advice(stats, "F5").startswith("No draft was worth checking")
+    assert phrases.accepted(stats) == "no drafts used"
+    stats.answer.longest_drafted = 12
+    assert phrases.advice(stats, "F5").startswith("None of 12 draft tokens accepted")
+    assert phrases.accepted(stats) == "0% accepted"
+
+
+@pytest.mark.parametrize("status", [PAUSED, replace(PAUSED, loss=0.0), FAST])
+def test_a_model_whose_drafts_were_used_did_not_write_by_itself(status: BudgetStatus) -> None:
+    script = Script(
+        [*passes_of("word " * 30, [CHATS], 3), *passes_of("end " * 20, [0], 1)],
+        cycle=0.06,
+        budget_status=status,
+    )
+    stats = statistics_of(script)
+    assert stats.answer.accepted
+    text = "\n".join(
+        line.plain
+        for line in [*footer(stats, 76, STYLES), *column(stats, 34, 60, STYLES, detailed=True)]
+    )
+    assert "by itself" not in text
+    assert "paused" not in text
+    assert "past chats" in text
+
+
+def test_nothing_is_called_slower_that_was_compared_with_another_moment() -> None:
+    slow = Throughput(100, 1.0, 0.39)
+    assert phrases.ratio(slow, BUDGET_STATUS) == "no speed-up"
+    slow.plain_steps = 3
+    assert phrases.ratio(slow, BUDGET_STATUS) == "61% slower"
+    stats = statistics_of(SCRIPT)
+    stats.session = Throughput(100, 9.0, 4.0)
+    assert phrases.saved(stats) == "no time saved"
+    stats.session.plain_steps = 3
+    assert phrases.saved(stats) == "5.0 s lost"
 
 
 def test_acceptance_is_of_the_longest_draft() -> None:
     stats = statistics_of(SCRIPT)
-    assert 0 < stats.answer.accepted <= stats.longest_drafted < stats.answer.drafted
+    answer = stats.answer
+    assert 0 < answer.accepted <= answer.longest_drafted < answer.drafted
+    assert phrases.accepted(stats) == f"{answer.acceptance_rate:.0%} accepted"
 
 
 def test_estimates_are_marked() -> None:
@@ -246,7 +280,7 @@ def test_idle_progress_in_words(progress: EncodingProgress | None, words: str) -
     assert phrases.idle(progress) == words
 
 
-def test_the_small_model_has_a_line_where_it_learns() -> None:
+def test_the_draft_model_is_named_where_there_is_one() -> None:
     stats = statistics_of(SCRIPT)
 
     def drawn() -> list[str]:
@@ -254,18 +288,27 @@ def test_the_small_model_has_a_line_where_it_learns() -> None:
         lines += details(stats, 34, STYLES)
         return [line.plain for line in lines]
 
-    assert not [line for line in drawn() if "draft model" in line]
-    stats.student_learns = True
-    assert "original" in drawn()
-    stats.student_version, stats.learned_share = 3, 0.12
+    assert not [line for line in drawn() if "draft model" in line or "learn" in line]
+    stats.learning_waits = "learns from 25 new answers, 9 so far"
+    lines = drawn()
+    assert "draft model" not in lines, "the draft head learns too"
+    at = lines.index("learning")
+    assert lines[at + 1 : at + 3] == ["learns from 25 new answers, 9 so", "far"]
+    stats.student = "Qwen2.5-Coder-0.5B-Instruct-Q4_K_M"
+    lines = drawn()
+    at = lines.index("draft model")
+    assert lines[at + 1 : at + 3] == [stats.student, "learns from 25 new answers, 9 so"]
+    stats.student, stats.student_version, stats.learned_share = "built-in", 3, 0.12
     stats.answer.student_compared, stats.answer.student_matched = 50, 42
     lines = drawn()
-    assert lines[lines.index("draft model") + 1] == "v3 · 84% accepted · learning 12%"
-    assert any("  draft model v3 · 84% accepted" in line for line in lines)
-    assert "draft model      v3 · 84% accepted" in lines
+    at = lines.index("draft model")
+    assert lines[at + 1 : at + 3] == ["built-in · v3 · 84% right", "learning 12%"]
+    assert any("  draft model v3 · 84% right" in line for line in lines)
+    assert f"draft model{'built-in':>23}" in lines
+    assert f"its guesses{'v3 · 84% right':>23}" in lines
     assert f"learning{'12%':>26}" in lines
     stats.student_version, stats.answer.student_matched = 0, 50
-    assert "draft model          100% accepted" in drawn()
+    assert f"its guesses{'100% right':>23}" in drawn()
 
 
 @pytest.mark.parametrize(("width", "beside"), [(36, False), (71, False), (76, True)])
