@@ -34,7 +34,7 @@ from app.conversation.generation import FINISH_INTERRUPTED, require_fit
 from app.conversation.privacy import ChatIsolation
 from app.conversation.statistics import Provenance, Statistics
 from app.conversation.stop_sequences import tokens_of
-from app.conversation.titles import first_title, title
+from app.conversation.titles import first_title, is_meaningful, title
 from app.engine.engine import Engine
 from datastores.chats import records
 from datastores.chats.answer_writer import AnswerWriter, reopen_answer
@@ -291,14 +291,15 @@ class Assistant:
         return answer.id
 
     def _update_title(self, chat: int, message: int, answer: str) -> None:
-        """Title a chat by its first exchange, unless the user renamed it."""
-        question = self.history.message(message)
-        if question.parent is None:
-            current = self.history.chat(chat).title
-            asked = question_of(question)
-            better = title(asked, answer)
-            if current == first_title(asked) and better != current:
-                self.history.rename(chat, better)
+        """Title a chat by its questions as soon as they say enough, unless the user renamed it."""
+        current = self.history.chat(chat).title
+        if is_meaningful(current):
+            return
+        thread = self.history.path(message)
+        asked = [question_of(one) for one in thread if one.role == records.USER]
+        better = title(asked, answer if len(asked) == 1 else "")
+        if current == first_title(asked[0]) and better != current:
+            self.history.rename(chat, better)
 
     def _sampling(self, chosen: Mapping[str, Any], again: bool) -> Sampling:
         """The chat's sampling settings; without a fixed seed each answer gets a new one."""

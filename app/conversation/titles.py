@@ -1,13 +1,15 @@
-"""Titles of chats, derived from the first exchange by rules, so that no model has to be asked.
+"""Titles of chats, derived from their questions by rules, so that no model has to be asked.
 
 A question is a good title once its courtesies are removed. If it says too little ("hi", "why?",
-"explain this"), the first sentence of the answer is used.
+"explain this"), a heading of the answer is used, or a later question that says more; never a
+sentence of the answer, which says what the model said, not what the chat is about.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 MAX_CHARACTERS_READ = 2_000
 """Characters of a question or an answer that are considered: they can be as long as a book."""
@@ -31,8 +33,11 @@ _COURTESY = re.compile(
     re.IGNORECASE,
 )
 _FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)", re.MULTILINE | re.DOTALL)
-_MARKS = re.compile(r"^[ \t]*(?:#{1,6}\s+|[-*+>]\s+|\d+[.)]\s+)+|[*_`]+")
-_SENTENCE = re.compile(r"(?<=[.!?。！？])\s")
+_MARKS = re.compile(r"^[ \t]*(?:#{1,6}\s+|[-*+>]\s+|\d+[.)]\s+)+|`+")
+_EMPHASIS = re.compile(r"(?<![\w*])(\*{1,3})(?=[^\s*])([^*]+)(?<=[^\s*])\1(?![\w*])")
+"""Between asterisks; those of `*.txt` and `**kwargs` are text, and so is every underscore: who asks
+about `__init__` or `my_file` does not mean Markdown's emphasis."""
+_HEADING = re.compile(r"[ \t]*#{1,6}\s")
 _WORD = re.compile(r"[\w'’-]+")
 _STOP_WORDS = frozenset(
     _WORD.findall(
@@ -51,19 +56,22 @@ def first_title(question: str) -> str:
     return _shortened(_without_courtesies(lines[0])) if lines else ""
 
 
-def title(question: str, answer: str) -> str:
-    """The title of a chat that begins with this exchange."""
-    from_question = first_title(question)
-    if _is_meaningful(from_question):
-        return from_question
-    beginning = answer.rpartition("</think>")[2][:MAX_CHARACTERS_READ]
-    first_line = next(_lines(_FENCE.sub("", beginning)), "")
-    if not _is_meaningful(first_line):
-        return from_question
-    return _shortened(_SENTENCE.split(first_line)[0])
+def title(questions: Sequence[str], answer: str = "") -> str:
+    """The title of a chat in which the `questions` were asked, the first of them answered."""
+    candidates = list(map(first_title, questions))
+    candidates[1:1] = [_shortened(line) for line in _headings(answer)]
+    return next(filter(is_meaningful, candidates), candidates[0])
 
 
-def _is_meaningful(text: str) -> bool:
+def _headings(answer: str) -> Iterator[str]:
+    """The answer's first line, if it is a heading."""
+    beginning = answer.rpartition("</think>")[2][:MAX_CHARACTERS_READ].lstrip()
+    if _HEADING.match(beginning):
+        yield from islice(_lines(beginning), 1)
+
+
+def is_meaningful(text: str) -> bool:
+    """Whether `text` says enough to be a title."""
     words = {word.lower() for word in _WORD.findall(text)} - _STOP_WORDS
     # Scripts without spaces write several words as one.
     return len(words) >= MIN_WORDS or any(len(word) > 1 and not word.isascii() for word in words)
@@ -72,7 +80,7 @@ def _is_meaningful(text: str) -> bool:
 def _lines(text: str) -> Iterator[str]:
     """The lines of prose in `text`, without Markdown markup."""
     for line in text.splitlines():
-        plain = " ".join(_MARKS.sub("", line).split())
+        plain = " ".join(_EMPHASIS.sub(r"\2", _MARKS.sub("", line)).split())
         if _WORD.search(plain):
             yield plain
 
