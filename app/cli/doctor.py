@@ -19,8 +19,9 @@ from pathlib import Path
 import click
 
 from app.cli.output import amount
-from app.config import DRAFTERS, Options, load_config
+from app.config import DRAFTERS, Config, Options, load_config
 from app.engine.engine import Engine, load
+from app.engine.student_versions import count_new_answers
 from app.indexing.passage_index import open_passages
 from app.locations import Locations
 from app.locations import locate as find
@@ -29,18 +30,21 @@ from app.models.discovery import embedded_embedding_model
 from app.models.pass_costs import MEASURED, MIN_WIDTH, ROWS, measured_like
 from app.models.safetensors import CPU, torch_device
 from app.models.selection import choose_embedder
+from app.runtime.learning import awaited_answers
 from app.sanitise import one_line
 from datastores.chats.records import MIGRATIONS
 from datastores.errors import ModelError, SpecchatError
 from datastores.kv_blocks import stored
 from datastores.passages.embeddings import StoredVectors
 from datastores.storage.integrity import DamagedError, require_usable
+from engines.distillation.versions import Versions
 from engines.drafters.mtp import TargetWithHeads
 from engines.llama.devices import find_gpus, install_line, unused_gpu
 from engines.target import SavableTarget, Target
 
 OK, OFF, BAD = "ok", "off", "bad"
 
+GET_STUDENT = "a smaller model of the same family can draft: `specchat models use --student NAME`"
 LIBRARIES = ("llama-cpp-python", "textual", "torch", "transformers", "faiss-cpu", "sqlite-utils")
 """Libraries whose version helps to explain a failure."""
 
@@ -156,6 +160,7 @@ def _model(options: Options, locations: Locations) -> Iterator[Finding]:
         return
     yield Finding("model", OK, f"{engine.name}, context of {engine.target.context_length:,} tokens")
     yield _drafting(options, engine)
+    yield from _draft_model(options, engine, locations)
     yield from _heads(options, engine)
     yield _reopening(engine, locations)
     yield _speed(engine)
@@ -186,6 +191,43 @@ def _shape(options: Options, target: Target) -> str:
     cost = "a rejection that drops more" if target.rollback_rows else "every rejection"
     kept = f" keeps {target.rollback_rows} past states;" if target.rollback_rows else ""
     return f"chains {tokens}: the model is recurrent;{kept} {cost} replays what was accepted"
+
+
+def _draft_model(options: Options, engine: Engine, locations: Locations) -> Iterator[Finding]:
+    """Which draft model and head draft, and what they wait for to learn."""
+    config = load_config(locations.settings)
+    if "student" in options.drafters:
+        name, version = engine.student_name, engine.stores.student_version.number
+        if name and engine.student_source is not None:
+            learned = f"version {version}" if version else "as it came"
+            waits = _learning(engine, config, locations, engine.student_source.versions)
+            yield Finding("draft model", OK, f"{name}, {learned}; {waits}")
+        elif config.student:
+            reason = "; ".join(map(str, engine.errors)) or "it is not loaded"
+            yield Finding("draft model", BAD, f"{config.student} does not draft: {reason}")
+        else:
+            yield Finding("draft model", OK, f"none; {GET_STUDENT}")
+    if engine.head_source is not None:
+        versions = engine.head_source.versions
+        made = f"version {versions.current}" if versions.current else "none yet"
+        waits = _learning(engine, config, locations, versions, with_states=True)
+        yield Finding("draft head", OK, f"{made}; {waits}")
+
+
+def _learning(
+    engine: Engine,
+    config: Config,
+    locations: Locations,
+    versions: Versions,
+    *,
+    with_states: bool = False,
+) -> str:
+    """What the next training of what has `versions` waits for."""
+    if not config.learn:
+        return "learning is off"
+    target = engine.target.fingerprint
+    new = count_new_answers(locations, target, versions, with_states=with_states)
+    return awaited_answers(new) or "learns as soon as this machine is idle"
 
 
 def _heads(options: Options, engine: Engine) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from app.bench.report import table
 from app.cli.main import LazyGroup
 from app.cli.output import MAX_LINE_CHARACTERS
 from app.config import Options, load_config
-from app.engine.student import UNTRAINED, choose_student
+from app.engine.student import UNTRAINED, choose_student, student_file, student_name
 from app.locations import Locations, locate, model_folders
 from app.models import description, download, hub_search
 from app.models.description import FoundModel, describe
@@ -73,10 +73,12 @@ def models(context: click.Context, as_json: bool) -> None:
         return
     options: Options = context.ensure_object(Options)
     locations = locate(options.data_dir)
-    choice = options.model or load_config(locations.settings).model
+    config = load_config(locations.settings)
+    choice = options.model or config.model
     seen = find_models(locations)
     current, lost = _current(choice, locations, seen.candidates)
     in_use = current.files[0] if current is not None else None
+    student, without = _draft_model(config.student, in_use, locations)
     all_models = with_model(current, seen.candidates) if current else seen.candidates
     found = [describe(candidate) for candidate in all_models]
     if as_json:
@@ -84,10 +86,11 @@ def models(context: click.Context, as_json: bool) -> None:
         skipped = [{"path": str(entry.path), "reason": entry.reason} for entry in seen.skipped]
         path = str(in_use) if in_use else None
         report = {"model": choice, "path": path, "models": listed, "skipped": skipped}
-        click.echo(json.dumps(report))
+        click.echo(json.dumps({**report, "student": student}))
         return
     click.echo(listing(found, in_use))
-    for line in [*remarks(found, seen.skipped), *lost]:
+    click.echo(one_line(f"Draft model: {student or 'none'}", MAX_LINE_CHARACTERS))
+    for line in [*remarks(found, seen.skipped), *lost, *without]:
         click.echo(one_line(line, MAX_LINE_CHARACTERS), err=True)
 
 
@@ -117,6 +120,15 @@ def _current(
     if not is_model(path):
         return None, [f"the chosen model is missing: {path}"]
     return candidate_of(path, found), []
+
+
+def _draft_model(setting: str, model: Path | None, locations: Locations) -> tuple[str, list[str]]:
+    """Name of the draft model of `model`; empty for none, with the reason if it is missing."""
+    try:
+        path = student_file(setting, model, locations) if model is not None else None
+    except ModelError as error:
+        return "", [f"the draft model is missing: {error}"]
+    return (student_name(path, locations) if path is not None else ""), []
 
 
 def _row(model: FoundModel, in_use: bool) -> dict[str, object]:

@@ -15,23 +15,25 @@ from app.bench.report import table
 from app.cli.main import LazyGroup
 from app.cli.output import MAX_LINE_CHARACTERS, amount
 from app.config import Options, load_config
-from app.engine.student import student_file
+from app.engine.student import student_file, student_name
 from app.engine.student_versions import (
     LearningHistory,
+    count_new_answers,
     head_versions,
     learning_history,
     versions_of,
 )
 from app.locations import Locations, locate
 from app.models.discovery import resolve_model
+from app.runtime.learning import awaited_answers
 from app.sanitise import one_line
 from datastores.errors import InputError
 from engines.distillation.versions import Version, Versions
 from engines.fingerprint import fingerprint
 
 COLUMNS = {"version": "", "learned": "", "answers": "", "right": "", "tokens per step": ""}
-ORIGINAL, NO_HEAD = "the original draft model", "no draft head"
-"""What drafts without a version."""
+NO_HEAD = "no draft head"
+"""What drafts without a version of it."""
 head_option = click.option(
     "--head",
     is_flag=True,
@@ -69,13 +71,14 @@ def list_(options: Options, as_json: bool, head: bool) -> None:
     locations = locate(options.data_dir)
     target, versions, without = _learned(options, locations, head)
     history = learning_history(locations, target, versions)
+    new = count_new_answers(locations, target, versions, with_states=head)
     if as_json:
         found = [asdict(version) for version in history.versions]
         attempt = asdict(history.attempt) if history.attempt else None
         report = {"current": history.current, "answers": history.answers, "attempt": attempt}
         click.echo(json.dumps({**report, "versions": found}))
         return
-    for line in _lines(history, without):
+    for line in _lines(history, without, new):
         click.echo(line)
 
 
@@ -115,15 +118,16 @@ def _learned(options: Options, locations: Locations, head: bool) -> tuple[str, V
         raise InputError(
             f"{model.name} has no draft model: choose one with `specchat models use --student NAME`"
         )
-    return target, versions_of(locations, target, path), ORIGINAL
+    original = f"the draft model {one_line(student_name(path, locations))}, as it came,"
+    return target, versions_of(locations, target, path), original
 
 
-def _lines(history: LearningHistory, without: str) -> list[str]:
+def _lines(history: LearningHistory, without: str, new: int) -> list[str]:
     rows = [_row(version, version.number == history.current) for version in history.versions]
     lines = [table(rows, COLUMNS)] if rows else []
     if not history.current:
         lines.append(f"{_start(without)} is in use")
-    lines.append(f"{amount(history.answers, 'answer')} to learn from")
+    lines.append(awaited_answers(new) or f"{amount(new, 'new answer')} to learn from when idle")
     if history.attempt is not None and history.attempt.reason:
         reason = one_line(history.attempt.reason, MAX_LINE_CHARACTERS)
         lines.append(f"last attempt: {reason}")

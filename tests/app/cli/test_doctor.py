@@ -12,6 +12,8 @@ from app.cli.doctor import BAD, OFF, OK, Finding, findings
 from app.cli.main import run
 from app.config import Options
 from app.engine.engine import Engine
+from app.engine.head import HeadSource
+from app.locations import locate
 from app.models.discovery import embedded
 from app.models.pass_costs import measured_like
 from datastores.chats.history import History
@@ -39,6 +41,25 @@ def test_all_is_well_in_a_fresh_place(tmp_path: Path) -> None:
     assert not_ok == {"reopening"}, "a scripted target cannot be saved"
     assert report["history"].text == "no chats"
     assert "not measured yet" in report["speed"].text
+
+
+def test_the_draft_model_is_named_with_what_it_waits_for(tmp_path: Path, engine: Engine) -> None:
+    options = Options(data_dir=tmp_path)
+    assert _report(options)["draft model"].text.startswith("none; a smaller model")
+    engine.head_source = HeadSource(engine.target.fingerprint, 8, 8, locate(tmp_path))
+    head = _report(options)["draft head"]
+    assert head.text == "none yet; learns from 25 new answers, 0 so far"
+    locate(tmp_path).settings.write_text("student = 'gone'\nlearn = false\n")
+    engine.stores.errors.append(ModelError("no model 'gone'"))
+    report = _report(options)
+    assert report["draft head"].text == "none yet; learning is off"
+    missing = report["draft model"]
+    assert (missing.state, missing.text) == (BAD, "gone does not draft: no model 'gone'")
+
+
+def test_the_embedded_draft_model_is_named_too(tmp_path: Path) -> None:
+    text = _report(Options(data_dir=tmp_path, drafters=("student",)))["draft model"].text
+    assert text == "built-in, as it came; learns from 25 new answers, 0 so far"
 
 
 def test_the_speed_is_the_time_of_a_step(tmp_path: Path, engine: Engine) -> None:

@@ -17,6 +17,7 @@ from engines.distillation.versions import Attempt, Versions
 from engines.fingerprint import fingerprint
 from tests.app.engine.test_student_versions import publish
 
+AS_IT_CAME = "The draft model built-in, as it came, is in use"
 Specchat = Callable[..., int]
 Captured = pytest.CaptureFixture[str]
 
@@ -39,7 +40,7 @@ def versions(data: Path) -> Versions:
 def test_without_versions_the_original_is_used(specchat: Specchat, capsys: Captured) -> None:
     assert specchat("student", "list") == DONE
     lines = capsys.readouterr().out.splitlines()
-    assert lines == ["The original draft model is in use", "0 answers to learn from"]
+    assert lines == [AS_IT_CAME, "learns from 25 new answers, 0 so far"]
     assert specchat("student", "rollback") == FAILED
     assert "nothing to roll back" in capsys.readouterr().err
     assert specchat("student", "reset") == DONE
@@ -67,7 +68,7 @@ def test_stepping_back_and_deleting(
 ) -> None:
     publish(versions)
     publish(versions)
-    for expected in ("Switched to version 1", "The original draft model is in use"):
+    for expected in ("Switched to version 1", AS_IT_CAME):
         assert specchat("student", "rollback") == DONE
         assert capsys.readouterr().out.strip() == expected
     assert specchat("student", "reset") == DONE

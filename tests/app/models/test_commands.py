@@ -43,13 +43,16 @@ def test_models_are_listed_and_the_one_in_use_is_marked(
     locations: Locations, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_gguf(locations.models / "org" / "tuned" / "tuned-Q8_0.gguf")
-    title, first, second = _lines(capsys)
+    title, first, second, draft = _lines(capsys)
+    assert draft == "Draft model: built-in"
     assert title.split() == ["name", "size", "parameters", "quantisation", "context", "place"]
     size = [MEGABYTES, "MB", MILLIONS, "M"]
     assert first.split() == ["*", "embedded", *size, "F16", "2,048", "specchat"]
     assert second.split()[0] == "org/tuned:Q8_0"
     assert _lines(capsys, "use", "org/tuned") == ["Switched to org/tuned:Q8_0"]
-    assert _lines(capsys)[2].startswith("* org/tuned:Q8_0")
+    chosen, draft = _lines(capsys)[2:]
+    assert chosen.startswith("* org/tuned:Q8_0")
+    assert draft == "Draft model: none"
     back = _lines(capsys, "use", "embedded")
     assert "only knows shell commands" in back[1]
     assert _lines(capsys)[1].startswith("* embedded")
@@ -64,7 +67,7 @@ def test_a_file_somewhere_else_is_listed_while_it_is_in_use(
     path.unlink()
     assert run(["models"]) == 0
     printed = capsys.readouterr()
-    assert len(printed.out.splitlines()) == 2
+    assert len(printed.out.splitlines()) == 3
     assert printed.err == f"the chosen model is missing: {path}\n"
 
 
@@ -77,7 +80,7 @@ def test_unusable_models_are_listed_with_the_reason(
     (folder / "ev\x1b[2Jil.gguf").write_bytes(b"")
     assert run(["models"]) == 0
     printed = capsys.readouterr()
-    assert len(printed.out.splitlines()) == 2
+    assert len(printed.out.splitlines()) == 3
     assert "not usable: org/odd:eye (an image projector, not a model)" in printed.err
     assert "not usable: org/odd:half (1 of its 2 parts are missing)" in printed.err
     assert "\x1b" not in printed.err
@@ -92,7 +95,7 @@ def test_a_listed_model_that_is_given_by_its_path_keeps_its_name(
     link = tmp_path / "link.gguf"
     link.symlink_to(folder / "copy-F16.gguf")
     assert run(["--model", str(link), "models"]) == 0
-    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[2:]] == [
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[2:-1]] == [
         ["*", "org/copy:F16"]
     ]
     assert run(["--model", str(link), "ask", "--json", "--max-tokens", "2", "hello"]) == 0
@@ -107,6 +110,7 @@ def test_scripts_get_everything(locations: Locations, capsys: pytest.CaptureFixt
     assert (report["model"], report["path"], report["skipped"]) == ("a", str(path), [])
     assert [model["name"] for model in report["models"]] == ["embedded", "a"]
     assert report["models"][1]["architecture"] == "llama"
+    assert report["student"] == ""
 
 
 def test_one_that_does_not_fit_now_is_chosen_with_a_warning(
