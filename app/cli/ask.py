@@ -166,8 +166,8 @@ def ask(
 
 def _index_exchange(history: History, chat: int, locations: Locations, engine: Engine) -> None:
     """Have the last question and answer of `chat` drafted from."""
-    question, _ = history.path(history.chat(chat).active or 0)[-2:]
-    catch_up(locations, engine.path, engine.vocabulary, engine.crest_bytes, question.id - 1, _warn)
+    question = history.message(history.chat(chat).active or 0).parent or 0
+    catch_up(locations, engine.path, engine.vocabulary, engine.crest_bytes, question - 1, _warn)
 
 
 def _searched(source: str, docs: str | None, locations: Locations) -> tuple[str, str]:

@@ -12,10 +12,11 @@ from threading import Event as Flag
 
 from app.chat_settings import DOCS_ITERATIVE, DOCS_KNN, DOCS_OFF, DOCS_ONCE
 from app.conversation.answer_request import AnswerRequest
+from app.conversation.context_window import fit
 from app.conversation.continuation import partial_answer
 from app.conversation.documents import Documents, fitting, with_notes
 from app.conversation.events import Event, Interpolated, Retrieved
-from app.conversation.generation import fit, generate
+from app.conversation.generation import generate
 from app.conversation.iterative import STRIDE_TOKENS, generate_iteratively
 from app.conversation.knn import generate_with_neighbours, imported_states
 from app.conversation.statistics import STATES_KEY, Statistics

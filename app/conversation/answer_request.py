@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 
 from app.chat_settings import AnswerEnd
 from app.conversation.citations import CITATIONS_KEY, TOO_LONG_KEY, citation_records
+from app.conversation.context_window import WHOLE_CHAT, WINDOW_KEY, Boundary
 from app.conversation.continuation import NOTHING_WRITTEN, SAMPLING_KEY, PartialAnswer
 from app.conversation.documents import with_notes
 from app.conversation.generation import GenerationRequest
@@ -32,6 +33,7 @@ class AnswerRequest:
         too_long: whether there are relevant ones, of which not even the best fits.
         begun: what the answer goes on from.
         states: of imported texts that it is worded from; None for the model's own words.
+        window: what is left out of the chat: of `messages` at first, then of the prompt.
     """
 
     chat: Chat
@@ -43,11 +45,14 @@ class AnswerRequest:
     too_long: bool = False
     begun: PartialAnswer = NOTHING_WRITTEN
     states: int | None = None
+    window: Boundary = WHOLE_CHAT
 
     def generation(self, passages: Sequence[FoundPassage] = ()) -> GenerationRequest:
         """What the model is asked for, with `passages` before the question."""
         messages = with_notes(self.messages, passages)
-        return GenerationRequest(messages, self.sampling, self.end, self.begun.tokens)
+        return GenerationRequest(
+            messages, self.sampling, self.end, self.begun.tokens, self.window.dropped
+        )
 
     def figures(self, statistics: Statistics, provenance: Provenance) -> dict[str, object]:
         """What is stored with the answer."""
@@ -59,6 +64,8 @@ class AnswerRequest:
         }
         if self.states is not None:
             figures[STATES_KEY] = self.states
+        if self.window.dropped:
+            figures[WINDOW_KEY] = asdict(self.window)
         if self.passages is not None:
             figures[CITATIONS_KEY] = citation_records(self.passages)
         if self.too_long:

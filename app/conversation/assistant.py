@@ -27,10 +27,27 @@ from app.chat_settings import (
 from app.conversation.answer_modes import AnswerModes
 from app.conversation.answer_request import AnswerRequest
 from app.conversation.attachments import Attachment, compose, question_of
+from app.conversation.context_window import (
+    WHOLE_CHAT,
+    Boundary,
+    fit,
+    read_window,
+    require_fit,
+    shown_messages,
+    system_prompt,
+)
 from app.conversation.continuation import NOTHING_WRITTEN
 from app.conversation.documents import Documents
-from app.conversation.events import Event, Finished, Interpolated, Resumed, Retrieved, Wrote
-from app.conversation.generation import FINISH_INTERRUPTED, require_fit
+from app.conversation.events import (
+    Dropped,
+    Event,
+    Finished,
+    Interpolated,
+    Resumed,
+    Retrieved,
+    Wrote,
+)
+from app.conversation.generation import FINISH_INTERRUPTED
 from app.conversation.privacy import ChatIsolation
 from app.conversation.statistics import Provenance, Statistics
 from app.conversation.stop_sequences import tokens_of
@@ -43,6 +60,7 @@ from datastores.chats.usage import MODEL_KEY, STUDENT_KEY
 from datastores.errors import InputError
 from datastores.tokens import common_prefix
 from engines.chat_template.prompt_builder import Message
+from engines.chat_template.reasoning import marked_piece
 from engines.sampler import Sampling
 
 
@@ -87,7 +105,7 @@ class Assistant:
         if not text.strip():
             raise InputError("the message is empty: type a question")
         content, attached = compose(text, attachments)
-        system = _system(self.history.chat(chat).system)
+        system = system_prompt(self.history.chat(chat).system)
         require_fit(
             self.engine, [*system, Message(records.USER, content)], attached=bool(attachments)
         )
@@ -124,7 +142,7 @@ class Assistant:
         answered = self.history.message(answer)
         if answered.role != records.ASSISTANT or answered.parent is None:
             raise InputError("only an answer can be regenerated")
-        system = _system(self.history.chat(answered.chat).system)
+        system = system_prompt(self.history.chat(answered.chat).system)
         question = self.history.message(answered.parent).content
         require_fit(self.engine, [*system, Message(records.USER, question)])
         return self.respond(answered.chat, answered.parent, again=True)
@@ -163,13 +181,15 @@ class Assistant:
         """
         self._stop.clear()
         settings = self.history.chat(chat)
-        path = self.history.path(message)
+        last = self.history.message(message).parent if stopped is None else stopped.id
+        path, window = read_window(self.history, self.engine, message, last)
         turn = AnswerRequest(
             settings,
             message,
-            self._messages(settings.system, path),
+            shown_messages(self.engine.vocabulary, settings.system, path),
             self._sampling(settings.sampling, again),
             self._answer_end(settings.sampling),
+            window=window,
         )
         # Before the answer is stored: if retrieval fails, no empty answer is left behind.
         turn.passages = yield from self._modes.retrieve(self.engine, turn, question_of(path[-1]))
@@ -206,6 +226,8 @@ class Assistant:
                 for event in events:
                     if isinstance(event, Retrieved):
                         turn.passages = event.passages
+                    elif isinstance(event, Dropped):
+                        turn.window = Boundary(event.messages, engine.target.context_length)
                     elif isinstance(event, Interpolated):
                         turn.states = event.states
                     elif isinstance(event, Wrote):
@@ -221,11 +243,11 @@ class Assistant:
         finally:
             ended = engine.vocabulary.stops.intersection(writer.tokens[-1:])
             if turn.end.stop and finish == records.WHOLE and not ended:
-                writer.trim(partial(tokens_of, piece=engine.vocabulary.piece))
+                writer.trim(partial(tokens_of, piece=marked_piece(engine.vocabulary)))
             writer.close(finish)
             content = self.history.message(answer).content
             offered = partial(self._is_offered, turn.chat.id)
-            cached = self._cached(turn.messages, documents=bool(turn.passages))
+            cached = self._cached(turn)
             self._isolation.answered(turn.chat, engine, turn.messages, content, cached, offered)
             if finish == records.FAILED and not content:
                 replaced = turn.begun is not NOTHING_WRITTEN
@@ -251,14 +273,16 @@ class Assistant:
         if not text.strip():
             raise InputError("the message is empty: type a question")
         self._stop.clear()
-        chat, path = records.Chat(0, "", False, True, system, {}, None, 0.0, 0.0), []
+        chat = records.Chat(0, "", False, True, system, {}, None, 0.0, 0.0)
+        path, window = list[records.StoredMessage](), WHOLE_CHAT
         if parent is not None:
-            path = self.history.path(parent)
+            path, window = read_window(self.history, self.engine, parent, parent)
             chat = self.history.chat(path[-1].chat)
         question = Message(records.USER, compose(text, attachments)[0])
-        messages = [*self._messages(chat.system, path), question]
+        messages = [*shown_messages(self.engine.vocabulary, chat.system, path), question]
         sampling = self._sampling(chat.sampling, again=False)
-        turn = AnswerRequest(chat, 0, messages, sampling, self._answer_end(chat.sampling))
+        end = self._answer_end(chat.sampling)
+        turn = AnswerRequest(chat, 0, messages, sampling, end, window=window)
         turn.passages = yield from self._modes.retrieve(self.engine, turn, text)
         engine = self._isolation.unsaved_engine()
         yield from self._modes.generate(engine, turn, Statistics(), self._stop)
@@ -267,11 +291,13 @@ class Assistant:
         """End the answer in progress, from any thread; what was generated is kept."""
         self._stop.set()
 
-    def _cached(self, messages: Sequence[Message], *, documents: bool) -> int:
-        """How many of the target's first tokens are those of a chat, whose next prompt repeats
+    def _cached(self, turn: AnswerRequest) -> int:
+        """How many of the target's first tokens are those of the chat, whose next prompt repeats
         them; documents stood before the last question alone."""
         tokens = self.engine.target.tokens
-        return common_prefix(tokens, self.engine.render(messages)) if documents else len(tokens)
+        if not turn.passages:
+            return len(tokens)
+        return common_prefix(tokens, fit(self.engine, turn.messages, turn.end.max_tokens)[0])
 
     def _is_offered(self, chat: int) -> bool:
         """Whether `chat` is there, and not private."""
@@ -316,17 +342,3 @@ class Assistant:
         default = AnswerEnd(self.engine.defaults.max_tokens, self._sequences)
         end = answer_end(chosen, default, "this chat's sampling")
         return replace(end, stop=(*end.stop, *self.engine.stop))
-
-    def _messages(self, system: str, thread: Sequence[records.StoredMessage]) -> list[Message]:
-        """The thread as model input, with stored token ids if they are of the same tokenizer."""
-        tokenizer = self.engine.vocabulary.fingerprint
-        messages = _system(system)
-        for message in thread:
-            tokens = message.tokens if message.tokenizer == tokenizer else ()
-            messages.append(Message(message.role, message.content, tokens))
-        return messages
-
-
-def _system(prompt: str) -> list[Message]:
-    """The system prompt as a message; none where it is empty."""
-    return [Message(records.SYSTEM, prompt)] if prompt else []

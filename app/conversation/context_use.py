@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from app.conversation.context_window import message_tokens, shown_messages
 from datastores.chats import records
 from datastores.chats.records import StoredMessage
 from engines.chat_template.prompt_builder import Message
@@ -17,9 +18,6 @@ from engines.target import Vocabulary
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
-
-MESSAGE_TOKENS = 4
-"""What a chat template adds to a message, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +43,8 @@ def thread_tokens(vocabulary: Vocabulary, system: str, thread: Sequence[StoredMe
         prompt, answer = (last.statistics.get(name) for name in ("prompt_tokens", "tokens"))
         if isinstance(prompt, int) and isinstance(answer, int):
             return prompt + answer
-    counts = [_message_tokens(vocabulary, message) for message in thread]
-    if system:
-        counts.append(len(vocabulary.encode(system)) + MESSAGE_TOKENS)
-    return sum(counts)
+    messages = shown_messages(vocabulary, system, thread)
+    return sum(message_tokens(vocabulary, message) for message in messages)
 
 
 def question_tokens(engine: Engine, question: str) -> int:
@@ -56,9 +52,3 @@ def question_tokens(engine: Engine, question: str) -> int:
     if not question.strip():
         return 0
     return len(engine.render([Message(records.USER, question)]))
-
-
-def _message_tokens(vocabulary: Vocabulary, message: StoredMessage) -> int:
-    if message.tokens and message.tokenizer == vocabulary.fingerprint:
-        return len(message.tokens) + MESSAGE_TOKENS
-    return len(vocabulary.encode(message.content)) + MESSAGE_TOKENS

@@ -18,6 +18,7 @@ from app.conversation.statistics import SOURCES_KEY, Piece, attributed_pieces
 from app.engine.engine import Engine
 from datastores.chats.records import StoredMessage
 from datastores.errors import InputError
+from engines.chat_template.reasoning import added_opening
 from engines.sampler import Sampling
 
 SAMPLING_KEY = "sampling"
@@ -85,7 +86,9 @@ def partial_answer(
         raise InputError(NO_TOKENS)
     tokens = answer.tokens[: len(answer.tokens) // stride * stride]
     runs = answer.statistics.get(SOURCES_KEY)
-    pieces = _pieces(answer.content, runs, TextStream(engine, tokens, sequences).begun)
+    text = TextStream(engine, tokens, sequences).begun
+    text = added_opening(answer.content, text) + text
+    pieces = _pieces(answer.content, runs, text)
     return PartialAnswer(tokens, pieces, answer.statistics)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from app.config import load_config
-from app.conversation.generation import max_prompt_tokens
+from app.conversation.context_window import max_prompt_tokens
 from app.engine.engine import Engine
 from app.indexing.embedding import PassageEmbedding
 from app.indexing.passage_index import FoundPassage, find, locate, open_passages

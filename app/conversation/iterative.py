@@ -12,13 +12,13 @@ from dataclasses import replace
 from threading import Event as Flag
 from time import perf_counter
 
+from app.conversation.context_window import fit
 from app.conversation.documents import Documents, fitting, with_notes
 from app.conversation.events import Dropped, Event, Finished, Retrieved, Speculated, Wrote
 from app.conversation.generation import (
     FINISH_INTERRUPTED,
     GenerationRequest,
     TextStream,
-    fit,
     load_state,
     stop_criteria,
 )
@@ -64,7 +64,7 @@ def generate_iteratively(
         started = perf_counter()
         prompt, dropped = fit(engine, request.messages, limit, len(written))
         statistics.prompt_tokens = len(prompt)
-        if dropped:
+        if dropped := dropped + request.dropped:
             yield Dropped(dropped)
         yield from load_state(engine, prompt)
         longest = (len(written) // limit + 1) * limit
@@ -74,7 +74,7 @@ def generate_iteratively(
             interruption=lambda: FINISH_INTERRUPTED if stop.is_set() else "",
             written=written,
         )
-        stream, finish = TextStream(engine, written, request.end.stop), ""
+        stream, finish = TextStream(engine, written, request.end.stop, prompt), ""
         answer = IterativeAnswer(engine, documents, source, statistics, stream)
         with closing(answer.strides(ralm)) as strides:
             for stride in strides:

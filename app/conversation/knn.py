@@ -16,13 +16,13 @@ from threading import Event as Flag
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from app.conversation.context_window import fit
 from app.conversation.documents import Documents
 from app.conversation.events import Dropped, Event, Finished, Interpolated
 from app.conversation.generation import (
     FINISH_INTERRUPTED,
     GenerationRequest,
     TextStream,
-    fit,
     stop_criteria,
 )
 from app.conversation.iterative import count_step
@@ -90,7 +90,7 @@ def generate_with_neighbours(
         prompt, dropped = fit(engine, request.messages, limit)
         statistics.prompt_tokens = len(prompt)
         yield Interpolated(len(states))
-        if dropped:
+        if dropped := dropped + request.dropped:
             yield Dropped(dropped)
         # What such a pass costs, search included, is not learned for other answers.
         engine = replace(engine, budget=deepcopy(engine.budget))
@@ -103,7 +103,7 @@ def generate_with_neighbours(
             interruption=lambda: FINISH_INTERRUPTED if stop.is_set() else "",
         )
         answer = KnnAnswer(engine, states, ralm)
-        stream = TextStream(engine, (), sequences)
+        stream = TextStream(engine, (), sequences, prompt)
         with closing(answer.steps()) as steps:
             for step in steps:
                 yield count_step(engine, stream, statistics, step, started, last=stop.is_set())

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from app.conversation.statistics import Piece
+from engines.chat_template.reasoning import added_opening
 
 Bytes = Callable[[int], bytes]
 """The bytes of a token."""
@@ -81,8 +82,12 @@ class HeldText:
 
 
 def tokens_of(text: str, tokens: Sequence[int], piece: Bytes) -> tuple[int, ...]:
-    """The first of `tokens`, up to where `text` ends; none if that is within a token."""
-    wanted, length = text.encode(), 0
+    """The first of `tokens`, up to where `text` ends; none if that is within a token.
+
+    A mark of reasoning that the prompt ended with may precede their text.
+    """
+    written = b"".join(map(piece, tokens)).decode("utf-8", "replace")
+    wanted, length = text.removeprefix(added_opening(text, written)).encode(), 0
     for count, token in enumerate(tokens, 1):
         raw = piece(token)
         if wanted[length : length + len(raw)] != raw:

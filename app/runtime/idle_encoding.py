@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from app.conversation.context_window import shown_messages
 from app.conversation.documents import Documents
 from app.conversation.privacy import CHAT_PREFIX, TEXT_PREFIX, chat_source, text_source
 from app.engine.engine import Engine
@@ -29,7 +30,6 @@ from datastores.dense.worker import DenseWorker
 from datastores.library.library import Library
 from datastores.redaction import redact
 from datastores.token_cache import TokenCache
-from engines.chat_template.prompt_builder import Message
 from engines.state_encoding import PASS_S, encode_backlog
 
 BATCH_TOKENS = 2**15
@@ -173,12 +173,7 @@ def _tokens_of(engine: Engine, history: History, chat: Chat) -> list[int]:
     texts = [chat.system, *(message.content for message in thread)]
     if not thread or any(redact(text)[1] for text in texts):
         return []
-    tokenizer = engine.vocabulary.fingerprint
-    messages = [Message("system", chat.system)] if chat.system else []
-    for message in thread:
-        tokens = message.tokens if message.tokenizer == tokenizer else ()
-        messages.append(Message(message.role, message.content, tokens))
-    return engine.render(messages)
+    return engine.render(shown_messages(engine.vocabulary, chat.system, thread))
 
 
 def _compare(index: DenseIndex, locations: Locations, tokenizer: str) -> list[_NewText]:

@@ -39,13 +39,14 @@ from datastores.tokens import pack
 
 PATH = """
     WITH RECURSIVE path AS (
-        SELECT messages.*, 0 AS depth FROM messages WHERE id = ?
+        SELECT id, parent, 0 AS depth FROM messages WHERE id = :message
         UNION ALL
-        SELECT messages.*, depth + 1 FROM messages JOIN path ON messages.id = path.parent
-    )
-    SELECT * FROM path ORDER BY depth DESC
+        SELECT messages.id, messages.parent, depth + 1 FROM messages
+        JOIN path ON messages.id = path.parent
+    ), kept AS (SELECT id, depth FROM path ORDER BY depth DESC LIMIT -1 OFFSET :skipped)
+    SELECT messages.* FROM kept JOIN messages ON messages.id = kept.id ORDER BY kept.depth DESC
 """
-"""From the root to one message, oldest first."""
+"""From the root to one message, oldest first, without the oldest ones."""
 
 SIBLINGS = """
     SELECT other.* FROM messages AS this JOIN messages AS other
@@ -146,9 +147,9 @@ class HistoryReader:
         active = self.chat(chat).active
         return [] if active is None else self.path(active)
 
-    def path(self, message: int) -> list[StoredMessage]:
-        """The path from the root to `message`, oldest first."""
-        return self._messages(PATH, (message,))
+    def path(self, message: int, skipped: int = 0) -> list[StoredMessage]:
+        """The path from the root to `message`, oldest first, without the first `skipped` ones."""
+        return self._messages(PATH, {"message": message, "skipped": skipped})
 
     def siblings(self, message: int) -> list[StoredMessage]:
         """The message and its siblings, oldest first."""

@@ -1,0 +1,236 @@
+"""Which messages of a chat the model is shown, and in which form.
+
+An earlier answer is shown without its reasoning, as chat templates expect and models are trained.
+
+Owns where the shown part begins, too. When it no longer fits, the oldest turns are dropped as one
+block, down to `KEPT_SHARE` of the room, and the boundary then stays where it is until the rest has
+grown full: so most prompts begin as the last one did, and the KV cache keeps what it has read. The
+boundary is stored with each answer (`WINDOW_KEY`), so that older messages are not even read from
+the disk for the next question.
+
+A prompt is rendered once or twice for a question, however long the chat: what fits is estimated
+from the tokens of each message, newest first, and no further back than the window reaches.
+Refuses to know how prompts are rendered and where chats are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.engine.engine import Engine
+from datastores.chats import records
+from datastores.chats.history import HistoryReader
+from datastores.chats.records import StoredMessage
+from datastores.errors import ContextOverflowError
+from engines.chat_template.prompt_builder import Message
+from engines.chat_template.reasoning import split_reasoning
+from engines.target import Vocabulary
+
+ANSWER_SHARE = 0.25
+"""Share of the context that stays free for the answer when old turns are dropped."""
+KEPT_SHARE = 0.5
+"""Of the room for the prompt, what is kept when old turns are dropped.
+
+The kept part is read again once for every time that the other part fills up with new turns, so at
+one half each token of a chat is read twice at most."""
+ESTIMATE_SLACK = 1.25
+"""A chat whose estimate exceeds the room by this factor is not rendered to find out."""
+MESSAGE_TOKENS = 4
+"""What a chat template adds to a message, about."""
+WINDOW_KEY = "window"
+"""The key of `Boundary` among an answer's stored figures; absent where nothing was dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """Where the shown part of a chat begins.
+
+    Attributes:
+        dropped: how many of the oldest messages are left out, the system prompt not counted.
+        context: tokens of the context it was chosen for; another one is filled anew.
+    """
+
+    dropped: int = 0
+    context: int = 0
+
+
+WHOLE_CHAT = Boundary()
+"""Nothing is left out."""
+
+
+def read_window(
+    history: HistoryReader, engine: Engine, message: int, answer: int | None
+) -> tuple[list[StoredMessage], Boundary]:
+    """The path to `message` without what was left out when `answer` was given, and how much was.
+
+    The whole path where `engine` cannot keep that boundary: the rest may fit.
+
+    Args:
+        answer: on the path, or just behind it; None for none.
+
+    Raises:
+        InputError, StoreError: it cannot be read.
+    """
+    if answer is not None:
+        boundary = _boundary(engine, history.message(answer))
+        path = history.path(message, boundary.dropped)
+        if path and path[0].role == records.USER:
+            return path, boundary
+    return history.path(message), WHOLE_CHAT
+
+
+def _boundary(engine: Engine, answer: StoredMessage) -> Boundary:
+    """The boundary at which `answer` was given, if `engine` can keep it."""
+    stored = answer.statistics.get(WINDOW_KEY)
+    if answer.model != engine.target.fingerprint or not isinstance(stored, Mapping):
+        return WHOLE_CHAT
+    dropped, context = stored.get("dropped"), stored.get("context")
+    if not isinstance(dropped, int) or dropped < 0 or context != engine.target.context_length:
+        return WHOLE_CHAT
+    return Boundary(dropped, context)
+
+
+def shown_messages(
+    vocabulary: Vocabulary, system: str, thread: Sequence[StoredMessage]
+) -> list[Message]:
+    """A stored thread as model input, behind the prompt `system` unless that is empty."""
+    return [*system_prompt(system), *(_shown(vocabulary, message) for message in thread)]
+
+
+def system_prompt(text: str) -> list[Message]:
+    """The system prompt as a message; none where it is empty."""
+    return [Message(records.SYSTEM, text)] if text else []
+
+
+def _shown(vocabulary: Vocabulary, message: StoredMessage) -> Message:
+    """A message with its stored token ids, if they are of this tokenizer and all are shown."""
+    if message.role == records.ASSISTANT:
+        split = split_reasoning(message.content)
+        if split.marked:
+            return Message(message.role, split.answer)
+    tokens = message.tokens if message.tokenizer == vocabulary.fingerprint else ()
+    return Message(message.role, message.content, tokens)
+
+
+def message_tokens(vocabulary: Vocabulary, message: Message) -> int:
+    """About how many tokens of a prompt a message takes."""
+    tokens = message.tokens or vocabulary.encode(message.content)
+    return len(tokens) + MESSAGE_TOKENS
+
+
+def max_prompt_tokens(engine: Engine, limit: int) -> int:
+    """Tokens of a prompt that leaves a quarter of the context, or `limit`, for the answer."""
+    context = engine.target.context_length
+    return context - min(limit, int(context * ANSWER_SHARE))
+
+
+def fit(
+    engine: Engine, messages: Sequence[Message], limit: int, written: int = 0
+) -> tuple[list[int], int]:
+    """The prompt's token ids, and how many of the oldest messages had to be dropped for it.
+
+    The system prompt is kept, and so are notes before the last message. Whole turns are dropped,
+    oldest first, if the prompt has more than `max_prompt_tokens`. An answer of which `written`
+    tokens are there goes on behind the prompt it began with, and behind a shorter one once it has
+    filled the rest of the context.
+
+    Raises:
+        ContextOverflowError: nothing is left to drop.
+    """
+    context, longest = engine.target.context_length, max_prompt_tokens(engine, limit)
+    window = _Window(engine, messages)
+    tokens, dropped = window.shorten(longest, 0)
+    if written and len(tokens) + written > context:
+        tokens, dropped = window.shorten(longest - written, dropped)
+    if len(tokens) >= context:
+        raise overflow(engine, len(tokens))
+    if len(tokens) + written > context:
+        raise ContextOverflowError(
+            f"cannot continue: the question and its answer fill the context ({context:,} tokens)"
+        )
+    return tokens, dropped
+
+
+class _Window:
+    """The end of a chat that is shown: its system prompt, and the messages from a turn on."""
+
+    def __init__(self, engine: Engine, messages: Sequence[Message]) -> None:
+        self._engine = engine
+        self._system = [message for message in messages[:1] if message.role == records.SYSTEM]
+        self._thread = messages[len(self._system) :]
+        noted = len(self._thread) > 1 and self._thread[-2].role == records.SYSTEM
+        self._last = len(self._thread) - 1 - noted
+        self._counts: dict[int, int] = {}
+
+    def shorten(self, length: int, start: int) -> tuple[list[int], int]:
+        """The prompt from message `start` on, or from a later one for it to have `length` tokens
+        if that helps; and from which one."""
+        start = self._turn(start)
+        if start >= self._first(int(length * ESTIMATE_SLACK)):
+            tokens = self._render(start)
+            if len(tokens) <= length or start == self._last:
+                return tokens, start
+        room = int(length * KEPT_SHARE)
+        while True:
+            start = max(self._turn(start + 1), self._first(room))
+            tokens = self._render(start)
+            if len(tokens) <= length or start == self._last:
+                return tokens, start
+            room = room * room // len(tokens)  # the estimate was too low
+
+    def _first(self, room: int) -> int:
+        """The first turn from which on the prompt has `room` tokens, by estimate."""
+        first, used = self._last, sum(map(self._count, range(self._last, len(self._thread))))
+        used += sum(message_tokens(self._engine.vocabulary, message) for message in self._system)
+        for index in range(self._last - 1, -1, -1):
+            used += self._count(index)
+            if used > room:
+                break
+            if self._begins_turn(index):
+                first = index
+        return first
+
+    def _turn(self, start: int) -> int:
+        """The first turn at or after message `start`."""
+        start = max(0, min(start, self._last))
+        return next((at for at in range(start, self._last) if self._begins_turn(at)), self._last)
+
+    def _begins_turn(self, index: int) -> bool:
+        return index == 0 or self._thread[index].role == records.USER
+
+    def _count(self, index: int) -> int:
+        if index not in self._counts:
+            self._counts[index] = message_tokens(self._engine.vocabulary, self._thread[index])
+        return self._counts[index]
+
+    def _render(self, start: int) -> list[int]:
+        return self._engine.render([*self._system, *self._thread[start:]])
+
+
+def require_fit(engine: Engine, messages: Sequence[Message], *, attached: bool = False) -> None:
+    """Check that `messages`, of which none can be dropped, leave space for an answer.
+
+    Args:
+        attached: whether files are part of the question.
+
+    Raises:
+        ContextOverflowError: by how many tokens they do not, and what would help.
+    """
+    length = len(engine.render(messages))
+    if length > engine.target.context_length - 1:
+        raise overflow(engine, length, "remove an attachment" if attached else "shorten it")
+
+
+def overflow(engine: Engine, length: int, way_out: str = "shorten it") -> ContextOverflowError:
+    """The error for a prompt of `length` tokens; `context` is not worth raising beyond training."""
+    context, trained = engine.target.context_length, engine.trained_context
+    if trained > context:
+        or_else = f", or raise `context` in the settings (this model allows {trained:,})"
+    else:
+        or_else = ", or choose a model with a longer context (this one allows no more)"
+    excess = length - context + 1
+    return ContextOverflowError(
+        f"the message is {excess:,} token{'s' * (excess > 1)} too long: it takes {length:,}, and"
+        f" {context - 1:,} fit; {way_out}{or_else if trained else ''}"
+    )

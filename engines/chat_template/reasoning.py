@@ -1,0 +1,307 @@
+"""What a model writes before its answer: the reasoning, and how each family of models marks it.
+
+Owns the marks, splitting a text at them, and which control tokens have to be kept in an answer's
+text for that: detokenisation leaves control tokens out, and some families mark reasoning with
+nothing else. Text stays as the model wrote it; whoever shows or sends it splits it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from engines.target import Vocabulary
+
+_CONTROL = re.compile(r"<[^<>\s]+>|\[/?THINK\]")
+"""The control tokens that a mark may consist of."""
+_OPENING_TOKENS = 24
+"""Last tokens of a prompt in which a mark is looked for."""
+_NOT_SPACE = re.compile(r"\S")
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
+_QUOTES = "`'\"‘’“”"
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningMarks:
+    """How one family of models marks its reasoning; each by any of several texts, longest first.
+
+    Attributes:
+        openings: before the reasoning; it may have several parts, one behind another.
+        closings: after it.
+        befores, afters: around the answer proper, where it is marked too.
+        bare: whether a closing without an opening counts: the prompt opened it.
+        worded: whether the marks are ordinary words, so that the reasoning has to be closed.
+    """
+
+    openings: tuple[str, ...]
+    closings: tuple[str, ...]
+    befores: tuple[str, ...] = ()
+    afters: tuple[str, ...] = ()
+    bare: bool = True
+    worded: bool = False
+
+
+_ASSISTANT, _FINAL = "<|start|>assistant", "<|channel|>final<|message|>"
+_CHANNELS = ("<|channel|>analysis<|message|>", "<|channel|>commentary<|message|>")
+
+FAMILIES = (
+    # Qwen, DeepSeek, GLM, Kimi, MiniMax, Nemotron, SmolLM and most others; Granite and Hunyuan mark
+    # the answer as well.
+    ReasoningMarks(
+        ("<think>",), ("</think>",), ("<response>", "<answer>"), ("</response>", "</answer>")
+    ),
+    # Magistral and Ministral.
+    ReasoningMarks(("[THINK]",), ("[/THINK]",)),
+    # gpt-oss. The first channel follows what the prompt ends with.
+    ReasoningMarks(
+        (*(_ASSISTANT + channel for channel in _CHANNELS), *_CHANNELS),
+        ("<|end|>",),
+        (_ASSISTANT + _FINAL, _FINAL),
+        ("<|end|>", "<|return|>"),
+        bare=False,
+    ),
+    # gpt-oss without its control tokens, as some programs store it.
+    ReasoningMarks(("analysis",), ("assistantfinal",), bare=False, worded=True),
+    # Gemma 4.
+    ReasoningMarks(("<|channel>thought", "<|channel>"), ("<channel|>",)),
+    # Command R7B, Command A.
+    ReasoningMarks(
+        ("<|START_THINKING|>",),
+        ("<|END_THINKING|>",),
+        ("<|START_RESPONSE|>", "<|START_TEXT|>"),
+        ("<|END_RESPONSE|>", "<|END_TEXT|>"),
+    ),
+    # OpenThinker, Sky-T1.
+    ReasoningMarks(
+        ("<|begin_of_thought|>",),
+        ("<|end_of_thought|>",),
+        ("<|begin_of_solution|>",),
+        ("<|end_of_solution|>",),
+    ),
+    # Granite 3.2.
+    ReasoningMarks(
+        ("Here is my thought process:", "Here's my thought process:"),
+        ("Here is my response:", "Here's my response:"),
+        bare=False,
+        worded=True,
+    ),
+    # Apriel.
+    ReasoningMarks(
+        ("Here are my reasoning steps:",),
+        ("[BEGIN FINAL RESPONSE]",),
+        afters=("[END FINAL RESPONSE]",),
+    ),
+    # EXAONE Deep, Reflection, Reka, Seed-OSS, Kimi-VL.
+    ReasoningMarks(("<thought>",), ("</thought>",)),
+    ReasoningMarks(("<thinking>",), ("</thinking>",)),
+    ReasoningMarks(("<reasoning>",), ("</reasoning>",)),
+    ReasoningMarks(("<seed:think>",), ("</seed:think>",)),
+    ReasoningMarks(("◁think▷",), ("◁/think▷",)),
+)
+
+
+_ANY_MARK = re.compile(
+    "|".join(
+        re.escape(mark)
+        for marks in FAMILIES
+        for mark in (*marks.openings, *marks.closings, *marks.befores)
+        if not marks.worded or mark in marks.closings
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningSplit:
+    """A model's text in parts.
+
+    Attributes:
+        reasoning: without marks.
+        answer: the answer proper, from `start` to `end` of the text.
+        thinking: whether the reasoning is still growing.
+        marked: whether the text has marks.
+    """
+
+    reasoning: str
+    answer: str
+    thinking: bool
+    start: int
+    end: int
+    marked: bool = True
+
+
+def split_reasoning(text: str, *, growing: bool = False) -> ReasoningSplit:
+    """Split a model's output into its reasoning and its answer.
+
+    What follows a mark at the beginning is reasoning, and so is what precedes a closing mark that
+    nothing opens: the prompt did, and another program stored the text. Marks in the answer proper
+    are part of it, since it may be about them. While the text is `growing`, what may become a mark
+    is held back at its end.
+    """
+    begin = _skip_space(text, 0)
+    if not growing and not _ANY_MARK.search(text):
+        return ReasoningSplit("", text[begin:], False, begin, len(text), marked=False)
+    for marks in FAMILIES:
+        if _is_marked(text, begin, marks):
+            return _split(text, begin, marks, growing)
+    bare = [(*found, marks) for marks in FAMILIES if (found := _bare_closing(text, marks))]
+    if bare:
+        at, closing, marks = min(bare, key=lambda one: one[0])
+        return _answer(text, at + len(closing), marks, [text[:at]], growing)
+    held = growing and any(_may_become(text, begin, _first_marks(marks)) for marks in FAMILIES)
+    end = begin if held else len(text)
+    return ReasoningSplit("", text[begin:end], False, begin, end, marked=False)
+
+
+def _split(text: str, at: int, marks: ReasoningMarks, growing: bool) -> ReasoningSplit:
+    """`text`, whose first mark is at `at`."""
+    parts: list[str] = []
+    while opening := _mark_at(text, at, marks.openings):
+        start = at + len(opening)
+        found = [
+            (place, closing)
+            for closing in marks.closings
+            if (place := text.find(closing, start)) >= 0
+        ]
+        if not found:
+            end = len(text) - (_begun_at_end(text[start:], marks.closings) if growing else 0)
+            parts.append(text[start:end])
+            return ReasoningSplit(_joined(parts), "", growing, len(text), len(text))
+        place, closing = min(found)
+        parts.append(text[start:place])
+        at = _skip_space(text, place + len(closing))
+    return _answer(text, at, marks, parts, growing)
+
+
+def _answer(
+    text: str, at: int, marks: ReasoningMarks, parts: Sequence[str], growing: bool
+) -> ReasoningSplit:
+    """`text` with the answer proper from `at` on, and with the reasoning in `parts`."""
+    at = _skip_space(text, at)
+    before = _mark_at(text, at, marks.befores)
+    start, end = _skip_space(text, at + len(before)), len(text)
+    if growing and not before and _may_become(text, at, (*marks.befores, *marks.openings)):
+        end = start
+    elif before or not marks.befores:
+        whole = text.rstrip()
+        after = next((mark for mark in marks.afters if whole.endswith(mark)), "")
+        if after:
+            end = len(whole) - len(after)
+        elif growing:
+            end -= _begun_at_end(text[start:], marks.afters)
+    end = max(start, end)
+    return ReasoningSplit(_joined(parts), text[start:end], False, start, end)
+
+
+def _is_marked(text: str, at: int, marks: ReasoningMarks) -> bool:
+    """Whether `text` has a mark of the family at `at`, its beginning."""
+    if marks.worded and not any(closing in text for closing in marks.closings):
+        return False
+    return bool(_mark_at(text, at, _first_marks(marks)))
+
+
+def _first_marks(marks: ReasoningMarks) -> tuple[str, ...]:
+    """What an output may begin with; `<answer>` alone is a document's."""
+    alone = (mark for mark in marks.befores if mark.startswith("<|"))
+    return (*marks.openings, *alone)
+
+
+def _bare_closing(text: str, marks: ReasoningMarks) -> tuple[int, str] | None:
+    """Where the first closing of the family is that nothing opens; none that code may be about."""
+    for closing in marks.closings if marks.bare else ():
+        at = text.find(closing)
+        while at >= 0:
+            around = text[max(0, at - 1) : at] + text[at + len(closing) : at + len(closing) + 1]
+            if any(opening in text[:at] for opening in marks.openings):
+                break
+            if not set(around) & set(_QUOTES) and not _in_fence(text[:at]):
+                return at, closing
+            at = text.find(closing, at + 1)
+    return None
+
+
+def _in_fence(text: str) -> bool:
+    """Whether what follows `text` is in a block of code."""
+    return len(_FENCE.findall(text)) % 2 == 1
+
+
+def _mark_at(text: str, at: int, marks: Sequence[str]) -> str:
+    """Which of `marks` is at `at`; empty for none."""
+    return next((mark for mark in marks if text.startswith(mark, at)), "")
+
+
+def _may_become(text: str, at: int, marks: Sequence[str]) -> bool:
+    """Whether all of `text` from `at` on is the beginning of one of `marks`."""
+    return at < len(text) and any(mark.startswith(text[at:]) for mark in marks)
+
+
+def _begun_at_end(text: str, marks: Sequence[str]) -> int:
+    """The length of the longest end of `text` that one of `marks` begins with."""
+    return max(
+        (
+            length
+            for mark in marks
+            for length in range(1, min(len(mark), len(text) + 1))
+            if text.endswith(mark[:length])
+        ),
+        default=0,
+    )
+
+
+def _skip_space(text: str, at: int) -> int:
+    found = _NOT_SPACE.search(text, at)
+    return found.start() if found else len(text)
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return "\n\n".join(stripped for part in parts if (stripped := part.strip()))
+
+
+def marked_piece(vocabulary: Vocabulary) -> Callable[[int], bytes]:
+    """`vocabulary.piece`, with the text of those control tokens that mark reasoning."""
+    kept: dict[int, bytes] = {}
+    for marks in FAMILIES:
+        texts = {token for mark in _all_marks(marks) for token in _CONTROL.findall(mark)}
+        found = {text: token for text in texts if (token := _control_token(vocabulary, text)) >= 0}
+        if all(text in found for text in _CONTROL.findall(marks.openings[0])):
+            kept |= {token: text.encode() for text, token in found.items()}
+    return lambda token: kept.get(token) or vocabulary.piece(token)
+
+
+def _all_marks(marks: ReasoningMarks) -> tuple[str, ...]:
+    return (*marks.openings, *marks.closings, *marks.befores, *marks.afters)
+
+
+def _control_token(vocabulary: Vocabulary, text: str) -> int:
+    """The id of a control token that does not end an answer; -1 for none."""
+    ids = vocabulary.encode(text, special=True)
+    if len(ids) != 1 or ids[0] in vocabulary.stops or vocabulary.text(ids[0]) != text:
+        return -1
+    return -1 if vocabulary.piece(ids[0]) else ids[0]
+
+
+def prompt_opening(vocabulary: Vocabulary, prompt: Sequence[int]) -> str:
+    """The opening mark that `prompt` ends with; empty for none.
+
+    The output then begins in the reasoning. The mark is put before its text, so that the text says
+    so by itself.
+    """
+    tail = prompt[-_OPENING_TOKENS:]
+    raw = (vocabulary.piece(token) or vocabulary.text(token).encode() for token in tail)
+    end = b"".join(raw).decode("utf-8", "replace").rstrip()
+    openings = (mark for marks in FAMILIES if not marks.worded for mark in marks.openings)
+    return next((mark for mark in openings if end.endswith(mark)), "")
+
+
+def added_opening(text: str, written: str) -> str:
+    """The opening mark that was put before `written`, the text of an answer's tokens, to make
+    `text`; empty for none."""
+    openings = (mark for marks in FAMILIES if not marks.worded for mark in marks.openings)
+    return next(
+        (
+            mark
+            for mark in openings
+            if text.startswith(mark) and text.startswith(written[:8], len(mark))
+        ),
+        "",
+    )
