@@ -276,7 +276,8 @@ def find(options: Options, words: tuple[str, ...], source: str, limit: int, as_j
     with open_library(locations) as library, closing(open_passages(locations)) as passages:
         chosen = named(source, library).path if source else ""
         _update_passages(library, passages, StatusLine())
-        found = find_passages(library, passages, " ".join(words), limit, chosen)
+        query = " ".join(words)
+        found = find_passages(library, passages, query, limit, chosen, matching_only=True)
         empty = passages.empty
     if as_json:
         click.echo(json.dumps({"passages": [_passage_json(one) for one in found]}))

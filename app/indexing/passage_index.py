@@ -144,6 +144,7 @@ def find(
     source: str = "",
     *,
     relevant_only: bool = False,
+    matching_only: bool = False,
     dense: DenseRetriever | None = None,
     model: QuestionModel | None = None,
     items: int = 0,
@@ -154,6 +155,8 @@ def find(
         source: only passages imported from this path; empty for all.
         relevant_only: leave out passages that share a word with the query by coincidence and do
             not fit it in other words; nothing if that is all of them.
+        matching_only: leave out passages that share no word with the query and do not fit it in
+            other words, or are much worse than the best.
         dense: ranks by meaning, too, what has a vector.
         model: orders the best passages and items; None for their words alone.
         items: of all list items in the passages keep the best so many, and no passage of which none
@@ -172,6 +175,8 @@ def find(
     if relevant_only:
         sharing_fit = SHARING_FIT if items else 0.0
         candidates = reranker.relevant(candidates[: limit * OVERFETCH], sharing_fit)
+    if matching_only:
+        candidates = reranker.matching(candidates)
     if dense is not None:
         limit = min(limit, items or limit)
     found = [

@@ -250,7 +250,67 @@ def _attachments(db: Database) -> None:
     db.executescript("ALTER TABLE messages ADD COLUMN attachments TEXT NOT NULL DEFAULT '[]'")
 
 
-MIGRATIONS = (_chats_and_messages, _full_text, _presets_and_erasures, _name, _docs, _attachments)
+def _search_form(db: Database) -> None:
+    # Words in every script: the indexes hold the texts' search form (`datastores.search_form`).
+    db.executescript(
+        """
+        DROP TRIGGER chats_text_insert;
+        DROP TRIGGER chats_text_delete;
+        DROP TRIGGER chats_text_update;
+        DROP TRIGGER messages_text_insert;
+        DROP TRIGGER messages_text_delete;
+        DROP TRIGGER messages_text_update;
+        DROP TABLE chats_text;
+        DROP TABLE messages_text;
+        CREATE VIRTUAL TABLE chats_text USING fts5 (
+            title, content = '',
+            tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'", prefix = '2 3'
+        );
+        CREATE VIRTUAL TABLE messages_text USING fts5 (
+            content, content = '',
+            tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'", prefix = '2 3'
+        );
+        INSERT INTO chats_text (rowid, title) SELECT id, index_form(title) FROM chats;
+        INSERT INTO messages_text (rowid, content)
+        SELECT id, index_form(content) FROM messages WHERE finish <> '';
+        CREATE TRIGGER chats_text_insert AFTER INSERT ON chats BEGIN
+            INSERT INTO chats_text (rowid, title) VALUES (new.id, index_form(new.title));
+        END;
+        CREATE TRIGGER chats_text_delete AFTER DELETE ON chats BEGIN
+            INSERT INTO chats_text (chats_text, rowid, title)
+            VALUES ('delete', old.id, index_form(old.title));
+        END;
+        CREATE TRIGGER chats_text_update AFTER UPDATE OF title ON chats BEGIN
+            INSERT INTO chats_text (chats_text, rowid, title)
+            VALUES ('delete', old.id, index_form(old.title));
+            INSERT INTO chats_text (rowid, title) VALUES (new.id, index_form(new.title));
+        END;
+        CREATE TRIGGER messages_text_insert AFTER INSERT ON messages WHEN new.finish <> '' BEGIN
+            INSERT INTO messages_text (rowid, content) VALUES (new.id, index_form(new.content));
+        END;
+        CREATE TRIGGER messages_text_delete AFTER DELETE ON messages WHEN old.finish <> '' BEGIN
+            INSERT INTO messages_text (messages_text, rowid, content)
+            VALUES ('delete', old.id, index_form(old.content));
+        END;
+        CREATE TRIGGER messages_text_update AFTER UPDATE OF content, finish ON messages BEGIN
+            INSERT INTO messages_text (messages_text, rowid, content)
+            SELECT 'delete', old.id, index_form(old.content) WHERE old.finish <> '';
+            INSERT INTO messages_text (rowid, content)
+            SELECT new.id, index_form(new.content) WHERE new.finish <> '';
+        END;
+        """
+    )
+
+
+MIGRATIONS = (
+    _chats_and_messages,
+    _full_text,
+    _presets_and_erasures,
+    _name,
+    _docs,
+    _attachments,
+    _search_form,
+)
 """Version n of the history is what the first n of these produce. One that was released is never
 edited again."""
 

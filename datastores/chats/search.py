@@ -2,8 +2,9 @@
 
 Owns how the typed text becomes a query, and the excerpt around a hit. All versions of all messages
 are searched, those of private chats too: the word index is part of the history and feeds nothing
-else. Every word must occur, the last one at least as a prefix. What the index cannot find (the
-middle of a word, punctuation, scripts without spaces between words) is found by scanning the texts.
+else. Every word must occur, the last one at least as a prefix, in whatever spelling reads the same
+(`datastores.search_form`). What the index cannot find (the middle of a word, punctuation) is found
+by scanning the texts.
 
 An excerpt has offsets instead of markup: whoever shows it sanitises and styles its pieces.
 """
@@ -14,10 +15,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from secrets import token_hex
+from itertools import chain
 from typing import Any
 
 from datastores.chats.history import HistoryReader, storable
+from datastores.search_form import WORD, WORD_CHARACTER, FoldedText, fold, grams, split_runs
 
 Span = tuple[int, int]
 """From the first character to after the last one."""
@@ -86,12 +88,6 @@ def _best_start(text: str, spans: Sequence[Span]) -> int:
 MAX_TITLE_HITS = 10
 """Titles come first, and a title mostly repeats its chat's first message."""
 
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-    "\U00020000-\U0003ffff]"
-)
-"""Thai, Lao, Burmese, Khmer, Japanese and Chinese: to the index, a whole clause is one word."""
-
 
 @dataclass(frozen=True, slots=True)
 class Hit:
@@ -126,20 +122,19 @@ def search(history: HistoryReader, typed: str, limit: int = 50) -> list[Hit]:
     words = typed.split()
     if not words:
         return []
-    hits = [] if _UNSPACED.search(typed) else _indexed(history, words, typed, limit)
-    return hits or _scanned(history, words, limit)
+    return _indexed(history, words, typed, limit) or _scanned(history, words, limit)
 
 
-_MARKED = """
-    SELECT chat, messages.id AS message, title, role, messages.created,
-        highlight(messages_text, 0, :open, :close) AS text
+_INDEXED = """
+    SELECT chat, messages.id AS message, chats.title, role, messages.created,
+        messages.content AS text
     FROM messages_text JOIN messages ON messages.id = messages_text.rowid
     JOIN chats ON chats.id = chat
     WHERE messages_text MATCH :query ORDER BY {order} LIMIT :limit
 """
-_MARKED_TITLES = """
+_INDEXED_TITLES = """
     SELECT chats.id AS chat, NULL AS message, chats.title, '' AS role, updated AS created,
-        highlight(chats_text, 0, :open, :close) AS text
+        chats.title AS text
     FROM chats_text JOIN chats ON chats.id = chats_text.rowid
     WHERE chats_text MATCH :query ORDER BY rank LIMIT :limit
 """
@@ -147,37 +142,61 @@ _MARKED_TITLES = """
 
 def _indexed(history: HistoryReader, words: Sequence[str], typed: str, limit: int) -> list[Hit]:
     """Hits of the word indexes."""
-    # Random, so that no text can contain it.
-    mark = token_hex(8)
-    chosen = {"query": _query(words, typed[-1].isspace()), "open": f"<{mark}", "close": f"{mark}>"}
+    pieces = list(chain(*map(_searched_pieces, words)))
+    if not pieces:
+        return []
+    last_is_whole = typed[-1].isspace()
+    query = " ".join(f'"{piece.query}"' for piece in pieces) + ("" if last_is_whole else "*")
     # Nearly every message has a word with a given first letter: ranking them all is pointless.
-    order = "rank" if len(words[-1]) > 1 else "messages_text.rowid DESC"
-    rows = history.store.rows(_MARKED_TITLES, {**chosen, "limit": min(MAX_TITLE_HITS, limit)})
+    order = "rank" if len(pieces[-1].query) > 1 else "messages_text.rowid DESC"
+    chosen = {"query": query, "limit": min(MAX_TITLE_HITS, limit)}
+    rows = history.store.rows(_INDEXED_TITLES, chosen)
     if len(rows) < limit:
-        sql = _MARKED.format(order=order)
-        rows += history.store.rows(sql, {**chosen, "limit": limit - len(rows)})
-    return [_hit(row, *_unmarked(row.pop("text"), mark)) for row in rows]
+        rows += history.store.rows(
+            _INDEXED.format(order=order), {"query": query, "limit": limit - len(rows)}
+        )
+    ends = [_WORD_END] * len(pieces) if last_is_whole else [*[_WORD_END] * (len(pieces) - 1), _REST]
+    patterns = (
+        piece.pattern if piece.is_run else piece.pattern + end
+        for piece, end in zip(pieces, ends, strict=True)
+    )
+    pattern = "|".join(patterns)
+    return [_hit(row, pattern) for row in rows]
 
 
-def _query(words: Sequence[str], last_is_whole: bool) -> str:
-    """The words as FTS5 strings: in quotes nothing is an operator."""
-    quoted = ['"' + word.replace('"', '""') + '"' for word in words]
-    return " ".join(quoted) + ("" if last_is_whole else "*")
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A part of a typed word that is looked up by itself.
+
+    Attributes:
+        query: words of the index that follow each other.
+        pattern: a regular expression that finds them in a folded text.
+        is_run: whether they are bigrams.
+    """
+
+    query: str
+    pattern: str
+    is_run: bool
 
 
-def _unmarked(marked: str, mark: str) -> tuple[str, list[Span]]:
-    """The text without its marks, and the spans between them."""
-    pieces, spans, length = [], [], 0
-    for number, piece in enumerate(re.split(f"<{mark}|{mark}>", marked)):
-        if number % 2:
-            spans.append((length, length + len(piece)))
-        pieces.append(piece)
-        length += len(piece)
-    return "".join(pieces), spans
+_WORD_START = f"(?<!{WORD_CHARACTER})"
+_WORD_END, _REST = f"(?!{WORD_CHARACTER})", f"{WORD_CHARACTER}*"
+
+
+def _searched_pieces(word: str) -> Iterator[_Piece]:
+    for piece, is_run in split_runs(fold(word).lower()):
+        if is_run:
+            yield _Piece(" ".join(grams(piece)), re.escape(piece), is_run)
+            continue
+        words = WORD.findall(piece.replace("_", " "))
+        if words:
+            pattern = r"[\W_]+".join(map(re.escape, words))
+            yield _Piece(" ".join(words), _WORD_START + pattern, is_run)
 
 
 _SCANNED = """
-    SELECT chat, messages.id AS message, title, role, messages.created, content AS text
+    SELECT chat, messages.id AS message, chats.title, role, messages.created,
+        messages.content AS text
     FROM messages JOIN chats ON chats.id = chat
     WHERE finish <> '' AND {conditions} ORDER BY messages.id DESC LIMIT ?
 """
@@ -188,23 +207,24 @@ _SCANNED_TITLES = """
 
 
 def _scanned(history: HistoryReader, words: Sequence[str], limit: int) -> list[Hit]:
-    """Substring matches, newest first; case-insensitive for ASCII only."""
-    likes = ["%" + re.sub(r"([\\%_])", r"\\\1", word) + "%" for word in words]
+    """Substring matches, newest first."""
+    folded = [form for form in (fold(word).lower() for word in words) if form]
+    likes = ["%" + re.sub(r"([\\%_])", r"\\\1", form) + "%" for form in folded]
     rows: list[dict[str, Any]] = []
     for sql, column, most in (
         (_SCANNED_TITLES, "title", MAX_TITLE_HITS),
         (_SCANNED, "content", limit),
     ):
-        conditions = " AND ".join([f"{column} LIKE ? ESCAPE '\\'"] * len(likes))
+        conditions = " AND ".join([f"fold({column}) LIKE ? ESCAPE '\\'"] * len(likes)) or "FALSE"
         most = min(most, limit - len(rows))
         rows += history.store.rows(sql.format(conditions=conditions), [*likes, most])
-    pattern = re.compile("|".join(map(re.escape, words)), re.IGNORECASE)
-    return [
-        _hit(row, text, [found.span() for found in pattern.finditer(text)])
-        for row in rows
-        if (text := row.pop("text")) is not None
-    ]
+    return [_hit(row, "|".join(map(re.escape, folded))) for row in rows]
 
 
-def _hit(row: dict[str, Any], text: str, spans: Sequence[Span]) -> Hit:
+def _hit(row: dict[str, Any], pattern: str) -> Hit:
+    """A hit, with what `pattern` finds in its folded text."""
+    text = row.pop("text")
+    folded = FoldedText(text)
+    found = (each.span() for each in re.finditer(pattern, folded.text))
+    spans = [folded.span(*span) for span in found if span[0] < span[1]]
     return Hit(**row, excerpt=excerpt(text, spans))

@@ -20,6 +20,7 @@ from datastores.passages.question_words import (
     split_words,
 )
 from datastores.passages.store import INDEX, PassageStore, passage_of
+from datastores.search_form import is_gram
 
 HEADING_WEIGHT, CONTENT_WEIGHT = 2.0, 1.0
 """A word in a heading counts twice."""
@@ -107,6 +108,8 @@ class Bm25Retriever:
         if STOP_WORDS.issuperset(words):
             yield from (one for one in ranked if one.passage.chunk.heading.lower() in words)
             return
+        # A bigram that no passage holds spans two words.
+        words = [word for word in words if not is_gram(word) or self.frequency(word)]
         weights = [self.rarity(self.frequency(word)) for word in words]
         unique = self.rarity(1)
         waiting = iter(ranked)

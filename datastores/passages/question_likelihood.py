@@ -26,6 +26,7 @@ from datastores.passages.protocol import QuestionModel
 from datastores.passages.question_words import MAX_QUERY_WORDS, MIN_STATISTICS, words_of
 from datastores.passages.translations import Translations
 from datastores.passages.word_counts import key_of, keys_in, terms_in
+from datastores.search_form import index_form, is_gram
 
 INTRODUCTION_WEIGHT, CODE_WEIGHT = 0.5, 0.3
 """Of what introduces a text, and of its code, relative to its prose; each is a language model of
@@ -164,8 +165,12 @@ def parse_question(
     Raises:
         StoreError: the translations or the statistics cannot be read.
     """
-    stems = stems_of(query)
-    words = [_asked(word, stem, translations, statistics) for word, stem in stems]
+    words = [
+        _asked(word, stem, translations, statistics)
+        for word, stem in stems_of(query)
+        # A bigram that no passage holds spans two words.
+        if not is_gram(word) or statistics.frequency(word)
+    ]
     return AskedQuestion(query, words, model)
 
 
@@ -197,7 +202,12 @@ def words_of_texts(texts: Sequence[tuple[str, str]]) -> Iterator[TextWords]:
     """The words of each text, given with its introduction; counted together."""
     introductions = {introduction: () for introduction, _ in texts}
     keys = iter(
-        keys_in([*introductions, *(part for _, text in texts for part in _prose_and_code(text))])
+        keys_in(
+            [
+                *map(index_form, introductions),
+                *(index_form(part) for _, text in texts for part in _prose_and_code(text)),
+            ]
+        )
     )
     counted = {introduction: next(keys) for introduction in introductions}
     for introduction, _ in texts:

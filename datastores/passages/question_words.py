@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from datastores.search_form import WORD, fold, grams, index_form, split_runs
+
 MAX_QUERY_WORDS = 64
 """Later words of a query are ignored: a query is a question or 32 tokens, never a document."""
 MIN_STATISTICS = 1000
@@ -26,22 +28,60 @@ _GREETINGS = "bye goodbye hello hey hi ok okay thank thanks yeah yes"
 STOP_WORDS = frozenset([*_STOP_WORDS.split(), *_GREETINGS.split()])
 """English words that carry a question, not its subject; elsewhere rarity has to do."""
 
-_WORD = re.compile(r"\w+")
 _CONTRACTION = re.compile(r"(?:n['’]t|['’](?:s|re|ve|ll|d|m))\b", re.IGNORECASE)
 """Else the "s" of "the router's address" is a word of the question."""
+
+_STOP_PHRASES = """
+为什么 什么时候 是什么 什么 怎么样 怎么 怎样 如何 哪里 哪儿 哪个 哪些 多少 请问 是否 是不是
+有没有 能不能 可以 告诉我 我们 你们 的 了 吗 呢 吧
+為什麼 什麼時候 是什麼 什麼 怎麼樣 怎麼 怎樣 哪裡 哪兒 哪個 請問 有沒有 我們 你們 嗎
+ください でしょうか でしょう ですか ますか ましたか ました ません です ます
+いつ どこ なに なぜ どう どの どれ いくら いくつ について とは 何時 何 誰
+언제 어디 무엇 무슨 누가 누구 어떻게 얼마나 얼마 어느
+"""
+_PARTICLES = (
+    "(?<=[\u30a1-\u30ff\u4e00-\u9fff])(?:から|まで|より|[のはがをにへともでやか])(?![ぁ-ん])"
+)
+"""Japanese ones, between a noun and what is no ending."""
+_STOP_PHRASE = re.compile(
+    "|".join([*sorted(_STOP_PHRASES.split(), key=len, reverse=True), _PARTICLES])
+)
+"""Chinese, Japanese and Korean ones."""
+MIN_QUESTION = 5
+"""Characters of a phrase in these languages that may be more than the name of something."""
+_ENDING = re.compile(
+    "(?<=[가-힣])(?:에서|으로|까지|부터|에게|한테|습니까|입니까|나요|까요|세요"
+    "|[은는이가을를의에로와과도만])$"
+)
+"""Korean ones."""
+_LONE_IDEOGRAPH = re.compile("(?<![々一-鿿])[一-鿿](?![々一-鿿])")
+"""What is left of a Japanese word without its ending."""
 
 
 def informative_words(query: str) -> list[str]:
     """The query's words in order, without stop words unless nothing else is left."""
-    words = list(dict.fromkeys(words_of(query)))
-    return ([word for word in words if word not in STOP_WORDS] or words)[:MAX_QUERY_WORDS]
+    pieces = (
+        _STOP_PHRASE.sub(" ", piece) if is_run and len(piece) >= MIN_QUESTION else piece
+        for piece, is_run in split_runs(fold(query))
+    )
+    asked = (word for word in words_of("".join(pieces)) if word not in STOP_WORDS)
+    words = list(dict.fromkeys(asked)) or list(dict.fromkeys(words_of(query)))
+    return words[:MAX_QUERY_WORDS]
 
 
 def split_words(text: str) -> list[str]:
-    """The words of `text` in lower case, in order."""
-    return [word.lower() for word in _WORD.findall(text)]
+    """The words of `text` in lower case, in order, as an index has them."""
+    return [word.lower() for word in WORD.findall(index_form(text))]
 
 
 def words_of(query: str) -> list[str]:
     """The words of a question in lower case, in order; of "what's" the "what" alone."""
-    return split_words(_CONTRACTION.sub("", query))
+    words: list[str] = []
+    for piece, is_run in split_runs(fold(_CONTRACTION.sub("", query))):
+        words += _run_words(piece) if is_run else map(str.lower, WORD.findall(piece))
+    return words
+
+
+def _run_words(run: str) -> list[str]:
+    """The bigrams to look for, those of a word without its ending among them."""
+    return [*grams(run), *grams(_ENDING.sub("", run)), *_LONE_IDEOGRAPH.findall(run)]

@@ -47,6 +47,9 @@ and .62, and in .84 and .90; by words in .49 and .68, and in .93 and .97."""
 NEARNESS_FIT = 0.25
 """The same, in how well a passage fits."""
 
+MIN_SHARE_OF_BEST = 0.5
+"""Of the best passage's score, of what is listed beside it."""
+
 CHANCE = 0.85
 """The best score by chance grows with the logarithm of the number of passages, as that of any
 log-likelihood ratio does (Karlin and Altschul, PNAS 1990): so fast for each e-fold
@@ -83,6 +86,7 @@ class Reranker:
         self._query = query
         self._words = informative_words(query)
         self._texts = texts
+        self._matches: dict[int, float] = {}
         self._likelihoods: dict[int, float] = {}
         self._beyond_chance: dict[int, float] = {}
         self._nearness: Nearness | None = None
@@ -103,6 +107,7 @@ class Reranker:
         candidates = self._candidates(max(least, CANDIDATES))
         ids = [one.id for one in candidates]
         (matches,) = self._retriever.score([self._query], ids)
+        self._matches = dict(zip(ids, matches, strict=True))
         best = best_items([one.chunk for one in candidates], self.question)
         self._likelihoods = {number: item.score for number, item in zip(ids, best, strict=True)}
         if self._nearness is not None:
@@ -143,6 +148,17 @@ class Reranker:
             return not known or self._fit(number) >= sharing_fit
 
         return list(filter(fits, ranked))
+
+    def matching(self, ranked: Sequence[ScoredPassage]) -> list[ScoredPassage]:
+        """Those of `ranked`, which `search` found, that have a word of the question or fit it in
+        other words, and are not much worse than the best; in the same order."""
+        least = MIN_SHARE_OF_BEST * max((one.score for one in ranked), default=0.0)
+        return [
+            one
+            for one in ranked
+            if one.score >= least
+            and (self._matches[one.passage.id] > 0 or self._fit(one.passage.id) >= MIN_FIT)
+        ]
 
     def nearness_fit(self, passage: int) -> float:
         """What its meaning adds to how well a passage (id) that `search` found fits."""

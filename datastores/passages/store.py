@@ -22,8 +22,8 @@ from datastores.storage.sqlite import Store
 
 INDEX = "chunks_index"
 """The word index (FTS5)."""
-TOKENIZER = "porter unicode61 remove_diacritics 2"
-"""Of the word index: part of the schema."""
+TOKENIZER = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
+"""Of the word index, for texts in their search form: part of the schema."""
 
 
 def _texts_and_chunks(db: Database) -> None:
@@ -43,7 +43,7 @@ def _texts_and_chunks(db: Database) -> None:
         CREATE INDEX chunks_by_text ON chunks(text);
         CREATE VIRTUAL TABLE {INDEX} USING fts5(
             heading, content, content='chunks', content_rowid='id',
-            tokenize="{TOKENIZER}"
+            tokenize="porter unicode61 remove_diacritics 2"
         );
         CREATE TRIGGER chunks_added AFTER INSERT ON chunks BEGIN
             INSERT INTO {INDEX} (rowid, heading, content)
@@ -93,7 +93,32 @@ def _unrelated_texts(db: Database) -> None:
         db.conn.execute(f"ALTER TABLE embedder ADD COLUMN {column} REAL NOT NULL DEFAULT 0")
 
 
-MIGRATIONS = (_texts_and_chunks, _vectors, _words, _unrelated_texts)
+def _search_form(db: Database) -> None:
+    """Words in every script, by `datastores.search_form`; words counted before are counted anew."""
+    db.executescript(
+        f"""
+        DROP TRIGGER chunks_added;
+        DROP TRIGGER chunks_removed;
+        DROP TABLE {INDEX};
+        CREATE VIRTUAL TABLE {INDEX} USING fts5(
+            heading, content, content='', tokenize="{TOKENIZER}"
+        );
+        CREATE TRIGGER chunks_added AFTER INSERT ON chunks BEGIN
+            INSERT INTO {INDEX} (rowid, heading, content)
+            VALUES (new.id, index_form(new.heading), index_form(new.content));
+        END;
+        CREATE TRIGGER chunks_removed AFTER DELETE ON chunks BEGIN
+            INSERT INTO {INDEX} ({INDEX}, rowid, heading, content)
+            VALUES ('delete', old.id, index_form(old.heading), index_form(old.content));
+        END;
+        INSERT INTO {INDEX} (rowid, heading, content)
+        SELECT id, index_form(heading), index_form(content) FROM chunks;
+        DELETE FROM words;
+        """
+    )
+
+
+MIGRATIONS = (_texts_and_chunks, _vectors, _words, _unrelated_texts, _search_form)
 """Version n of the store is what the first n of these make."""
 
 

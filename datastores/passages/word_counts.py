@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from sqlite_utils import Database
 
 from datastores.passages.store import TOKENIZER, PassageStore
+from datastores.search_form import index_form
 from datastores.storage.integrity import verify_checksum, with_checksum
 from datastores.storage.sqlite import memory_database
 
@@ -34,7 +35,7 @@ CONTENT_BITS, HEADING_BITS = 10, 6
 COUNT_BITS = CONTENT_BITS + HEADING_BITS
 MAX_IN_CONTENT, MAX_IN_HEADING = (1 << CONTENT_BITS) - 1, (1 << HEADING_BITS) - 1
 """More are counted as so many; a chunk of 1,024 characters has 512 words."""
-FORMAT = f"words as 48+6+10 bits by {TOKENIZER}"
+FORMAT = f"words of search forms as 48+6+10 bits by {TOKENIZER}"
 """Enters the checksums: counts made in another way are counted again."""
 BATCH = 256
 """Passages counted and stored at a time."""
@@ -143,7 +144,7 @@ def count_words(texts: Sequence[tuple[str, str]]) -> list[Words]:
     """The words of each (heading, content), as the store's own index has them."""
     if not texts:
         return []
-    found = count_terms(texts)
+    found = count_terms([(index_form(heading), index_form(content)) for heading, content in texts])
     words = np.fromiter(
         (
             key_of(term) << COUNT_BITS
@@ -159,12 +160,12 @@ def count_words(texts: Sequence[tuple[str, str]]) -> list[Words]:
 
 
 def keys_in(texts: Sequence[str]) -> list[tuple[int, ...]]:
-    """The keys of the different words of each text; see `key_of`."""
+    """The keys of the different words of each text in its search form; see `key_of`."""
     return [tuple(map(key_of, terms)) for terms in terms_in(texts)]
 
 
 def terms_in(texts: Sequence[str]) -> list[list[str]]:
-    """The different words of each text, as the store's own index has them."""
+    """The different words of each text in its search form, as the store's own index has them."""
     terms: list[list[str]] = [[] for _ in texts]
     if not texts:
         return terms

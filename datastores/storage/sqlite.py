@@ -1,9 +1,9 @@
 """One SQLite file, opened the way every store here is opened.
 
-Owns opening (WAL, busy timeout, foreign keys, secure delete), numbered migrations, short write
-transactions, and which files this process has open: a file is checked and migrated when the process
-first opens it, so that each further connection costs a fraction of a millisecond. Refuses to know
-any table.
+Owns opening (WAL, busy timeout, foreign keys, secure delete, functions of the search form),
+numbered migrations, short write transactions, and which files this process has open: a file is
+checked and migrated when the process first opens it, so that each further connection costs a
+fraction of a millisecond. Refuses to know any table.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from filelock import FileLock
 from sqlite_utils import Database
 
 from datastores.errors import StoreError
+from datastores.search_form import fold, index_form
 from datastores.storage.integrity import (
     DamagedError,
     damage_mark,
@@ -263,6 +264,10 @@ def _database(connection: sqlite3.Connection) -> Database:
 
 
 def _configure(connection: sqlite3.Connection) -> None:
+    # Triggers and migrations call these; some builds of SQLite would not let them.
+    connection.create_function("index_form", 1, index_form, deterministic=True)
+    connection.create_function("fold", 1, fold, deterministic=True)
+    connection.execute("PRAGMA trusted_schema = ON")
     connection.execute("PRAGMA foreign_keys = ON")
     # What is deleted must not be found in the file again, nor in a temporary one.
     connection.execute("PRAGMA secure_delete = ON")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import cast
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -23,11 +24,13 @@ from app.locations import Locations
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
 from datastores.passages import nearness, reranking
+from datastores.passages.chunks import split
 from datastores.passages.dense import MISSING, DenseRetriever
 from datastores.passages.embeddings import Embedder, UnrelatedTexts
 from datastores.passages.exact import Vectors
 from datastores.passages.protocol import ScoredPassage
-from datastores.passages.store import PassageStore
+from datastores.passages.store import MIGRATIONS, PassageStore
+from datastores.storage.sqlite import Store
 
 
 @pytest.fixture
@@ -59,6 +62,14 @@ def test_a_damaged_store_begins_anew_and_is_due(locations: Locations, library: L
     assert not list(locations.projections.glob("*corrupt*")), "it may hold what was deleted"
     update_passages(locations, library)
     assert not passages_due(locations, library)
+
+
+@pytest.fixture
+def scripts(library: Library, passages: PassageStore) -> tuple[Library, PassageStore]:
+    for name, text in SCRIPTS.items():
+        put(library, "/notes", name, text)
+    updated(library, passages)
+    return library, passages
 
 
 def put(library: Library, source: str, file: str, text: str) -> None:
@@ -259,3 +270,96 @@ def test_a_document_takes_two_places_of_both_rankings_at_most(
     updated(library, passages)
     found = hybrid(library, passages, "walrus", ["long.md", "short.md"])
     assert sorted(found) == ["long.md", "long.md", "short.md"]
+
+
+SCRIPTS = {
+    "zh": "# 灯塔\n\n守塔人每年四月粉刷北面的墙壁，需要十二升白漆。",
+    "glued": "# 记录\n\n重跑quay后修复了水门。另见 dock-weir后。",
+    "ja": "# 灯台\n\n灯台守は毎年四月に北側の壁を白く塗る。ペンキは十二リットル必要だ。",
+    "ko": normalize(
+        "NFD", "등대지기는 매년 사월에 북쪽 벽을 칠한다. 흰 페인트 열두 리터가 필요하다."
+    ),
+    "th": "ผู้ดูแลประภาคารทาสีกำแพงด้านเหนือทุกเดือนเมษายน",
+    "he": "שׁוֹמֵר הַמִּגְדַּלּוֹר צוֹבֵעַ אֶת הַקִּיר",
+    "ar": "حارِسُ المَنارَةِ يَطلي الجِدارَ في أبريل",
+    "hi": "दीपस्तंभ का रखवाला हर अप्रैल उत्तर की दीवार रंगता है",
+    "de": normalize("NFD", "Der Müller läßt die Mühle über Nacht stehen."),
+    "ligatures": "The oﬃcer ﬁxed the ﬂoodgate.",
+    "wide": "Ｐｕｍｐ４７ stands below the weir.",
+    "hidden": "The har\xadbour master keeps the quay\u200bside ledger.",
+    "en": "Bees swarm in May, and the quince ripens late.",
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "file"),
+    [
+        ("粉刷", "zh"), ("十二升白漆", "zh"), ("守塔人", "zh"), ("漆", "zh"), ("灯塔", "zh"),
+        ("修复水门", "glued"), ("quay", "glued"), ("dock 另见", "glued"),
+        ("灯台守", "ja"), ("ペンキ", "ja"), ("ﾍﾟﾝｷ", "ja"),
+        ("등대지기", "ko"), ("페인트", "ko"), (normalize("NFD", "등대"), "ko"),
+        ("กำแพง", "th"), ("הקיר", "he"), ("الجدار", "ar"), ("दीवार", "hi"),
+        ("Mühle", "de"), ("muhle", "de"), (normalize("NFD", "Müller"), "de"),
+        ("officer", "ligatures"), ("floodgate", "ligatures"), ("pump47", "wide"),
+        ("Ｐｕｍｐ４７", "wide"), ("harbour", "hidden"), ("quayside", "hidden"),
+    ],
+)  # fmt: skip
+def test_words_are_found_in_every_script_and_nothing_else_is_listed(
+    scripts: tuple[Library, PassageStore], query: str, file: str
+) -> None:
+    assert [one.file for one in find(*scripts, query, 5, matching_only=True)] == [file]
+
+
+@pytest.mark.parametrize(
+    ("question", "file"),
+    [
+        ("灯塔的墙壁什么时候粉刷？", "zh"),
+        ("粉刷北面的墙壁需要多少白漆？", "zh"),
+        ("灯台の北側の壁はいつ塗りますか？", "ja"),
+        ("ペンキは何リットル必要ですか？", "ja"),
+        ("등대지기는 언제 북쪽 벽을 칠하나요?", "ko"),
+        ("מי צובע את הקיר?", "he"),
+        ("من يطلي الجدار في أبريل؟", "ar"),
+        ("What did the officer do to the floodgate?", "ligatures"),
+    ],
+)
+def test_questions_in_every_script_are_answered_from_imports(
+    scripts: tuple[Library, PassageStore], question: str, file: str
+) -> None:
+    assert [one.file for one in find(*scripts, question, 2, relevant_only=True)][:1] == [file]
+
+
+@pytest.mark.parametrize(
+    "question", ["今天天气怎么样？", "明日の天気はどうですか？", "오늘 날씨는 어때요?"]
+)
+def test_questions_about_something_else_are_not(
+    scripts: tuple[Library, PassageStore], question: str
+) -> None:
+    assert find(*scripts, question, 2, relevant_only=True) == []
+
+
+def test_passages_that_do_not_match_are_not_listed(
+    library: Library, passages: PassageStore
+) -> None:
+    put(library, "/notes", "ferry.md", "The ferry to Aspholm costs nine crowns for adults.")
+    put(library, "/notes", "costs.md", "What the mill costs is not known.")
+    put(library, "/notes", "convert.md", "Convert the list of files to a table.")
+    updated(library, passages)
+    found = find(library, passages, "ferry Aspholm costs", 5, matching_only=True)
+    assert [one.file for one in found] == ["ferry.md"]
+    assert find(library, passages, "zebra stripes", 5), "a word that may stand for it"
+    assert find(library, passages, "zebra stripes", 5, matching_only=True) == []
+
+
+def test_passages_of_an_older_version_are_indexed_again(
+    locations: Locations, library: Library
+) -> None:
+    put(library, "/notes", "zh.md", SCRIPTS["zh"])
+    locations.passages.parent.mkdir(parents=True)
+    (chunk,) = split(SCRIPTS["zh"])
+    (key,) = library.digests()
+    with closing(PassageStore(Store(locations.passages, MIGRATIONS[:4]))) as older:
+        older.add(key, [(0, chunk)])
+    with closing(open_passages(locations)) as passages:
+        assert updated(library, passages) == []
+        assert [one.file for one in find(library, passages, "粉刷", 5)] == ["zh.md"]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from datastores.chats.history import History
-from datastores.chats.records import ASSISTANT, STREAMING, USER
+from datastores.chats.records import ASSISTANT, MIGRATIONS, STREAMING, USER
 from datastores.chats.search import EXCERPT_LENGTH, Excerpt, Hit, excerpt, search
+from datastores.storage.sqlite import Store
 
 
 def _say(history: History, *texts: str, title: str = "", private: bool = False) -> list[int]:
@@ -98,6 +102,49 @@ def test_what_the_index_cannot_find_is_looked_for_letter_by_letter(
     for text in ("今天天气很好", "a walrus", "x -> y", "(9 %)", "(a_)", "a \\ b", "none)"):
         _say(history, text)
     assert [_marked(hit.excerpt) for hit in search(history, typed)] == [shown]
+
+
+@pytest.mark.parametrize(
+    ("text", "typed", "shown"),
+    [
+        ("the oﬃcer ﬁxed it", "officer fix", "the [oﬃcer] [ﬁxed] it"),
+        ("Ｐｕｍｐ４７ stands", "pump47", "[Ｐｕｍｐ４７] stands"),
+        ("重跑quay后修复了", "quay", "重跑[quay]后修复了"),
+        ("重跑quay后修复了", "quay后修", "重跑[quay][后修]复了"),
+        ("今天天气很好", "气", "今天天[气]很好"),
+        (
+            "the har\xadbour, a flood\u200bgate",
+            "harbour floodg",
+            "the [har\xadbour], a [flood\u200bgate]",
+        ),
+        ("die Mu\u0308hle", "mühle", "die [Mu\u0308hle]"),
+        ("die Mühle", "mu\u0308hle", "die [Mühle]"),
+        ("die Mühle", "MUHLE", "die [Mühle]"),
+        ("\u1103\u1173\u11bc\u1103\u1162 지기", "등대", "[\u1103\u1173\u11bc\u1103\u1162] 지기"),
+        ("สีกำแพงด้าน", "กำแพง", "สี[กำแพง]ด้าน"),
+        ("اَلْقِيرُ هنا", "القير", "[اَلْقِيرُ] هنا"),
+        ("क्या हिन्दी है", "हिन्दी", "क्या [हिन्दी] है"),
+    ],
+)
+def test_every_script_and_spelling_is_found_and_shown_as_written(
+    history: History, text: str, typed: str, shown: str
+) -> None:
+    _say(history, text)
+    _say(history, "something else: 明日の天候, 집, बात, บ้าน, mill and weir")
+    assert [_marked(hit.excerpt) for hit in search(history, typed)] == [shown]
+
+
+def test_a_history_of_an_older_version_is_indexed_again(tmp_path: Path) -> None:
+    path = tmp_path / "older.db"
+    with closing(Store(path, MIGRATIONS[:6])) as older, older.writing() as db:
+        db.conn.execute("INSERT INTO chats (id, title, created, updated) VALUES (1, '灯塔', 0, 0)")
+        db.conn.execute(
+            "INSERT INTO messages (id, chat, role, content, tokens, finish, created)"
+            " VALUES (7, 1, 'user', 'the oﬃcer', x'', 'stop', 0)"
+        )
+    with closing(History.open(path)) as history:
+        assert _found(search(history, "officer")) == [7]
+        assert _found(search(history, "塔")) == [None]
 
 
 def test_marks_in_a_text_are_text(history: History) -> None:

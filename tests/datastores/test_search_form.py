@@ -1,0 +1,78 @@
+"""The search form: what reads the same is one word, and is shown where it is in the original."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datastores.search_form import FoldedText, fold, grams, index_form, is_gram, split_runs
+
+TEXT = st.text(max_size=30) | st.text(
+    "aZé ﬁ\u0301\u0308\xad\u200b가\u1100\u1161\u11a8かガｶﾞ中ก็\u094d™ß", max_size=20
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("oﬃcer ﬁxed", "officer fixed"),
+        ("Ｐｕｍｐ４７", "pump47"),
+        ("flood\u200bgate", "floodgate"),
+        ("har\xadbour", "harbour"),
+        ("Mu\u0308ller", "Mu\u0308ller".replace("u\u0308", "u")),
+        ("Müller", "muller"),
+        ("straße", "strasse"),
+        ("שָׁלוֹם", "שלום"),
+        ("كِتَابـٌ", "كتاب"),
+        ("Ёлка", "елка"),
+        ("ὁδός", "οδοσ"),
+        ("ｶﾞﾗｽ", "ガラス"),
+        ("か\u3099", "が"),
+        ("Linux™", "Linux "),
+        ("हिन्दी", "हिन्दी"),
+    ],
+)
+def test_what_reads_the_same_is_folded_alike(written: str, read: str) -> None:
+    assert fold(written) == read
+
+
+def test_ascii_is_its_own_form() -> None:
+    assert index_form("Plain_text, don't CHANGE it.") == "Plain_text, don't CHANGE it."
+
+
+def test_scripts_without_blanks_are_bigrams_and_characters() -> None:
+    assert index_form("守塔人。").split() == ["守塔", "塔人", "守", "塔", "人", "。"]
+    assert index_form("重跑quay后").split() == ["重跑", "重", "跑", "quay", "后"]
+    assert grams("แมวที่") == ["แม", "มว", "วที่"]
+    korean = unicodedata.normalize("NFD", "등대는")
+    assert index_form(korean).split() == ["등대", "대는", "등", "대", "는"]
+    assert split_runs("a灯塔b") == [("a", False), ("灯塔", True), ("b", False)]
+    assert is_gram("灯塔")
+    assert not is_gram("tower")
+
+
+@given(TEXT)
+def test_folding_twice_changes_nothing(text: str) -> None:
+    assert fold(fold(text)) == fold(text)
+
+
+@given(TEXT)
+def test_pieces_are_folded_as_the_whole_is(text: str) -> None:
+    folded = FoldedText(text)
+    assert folded.text == fold(text).lower()
+    for at in range(len(folded.text)):
+        start, end = folded.span(at, at + 1)
+        assert 0 <= start < end <= len(text)
+
+
+@given(TEXT, TEXT, TEXT)
+def test_what_is_found_is_where_it_stands(before: str, word: str, after: str) -> None:
+    text = f"{before}|{word}|{after}"
+    folded = FoldedText(text)
+    found = folded.text.index("|" + fold(word).lower() + "|", len(fold(before)))
+    start, end = folded.span(found, found + len(fold(word)) + 2)
+    assert text[start:end].startswith("|")
+    assert fold(word) in fold(text[start:end])
