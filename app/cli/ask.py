@@ -342,15 +342,25 @@ def converse(
         elif isinstance(event, Dropped):
             click.echo(f"the oldest {event.messages} messages no longer fit", err=True)
         elif isinstance(event, Wrote):
-            texts.append("".join(piece.text for piece in event.pieces))
+            text = "".join(piece.text for piece in event.pieces)
             if write is not None:
-                write(texts[-1])
+                write(text if any(texts) else without_space(text))
+            texts.append(text)
         elif isinstance(event, Finished):
             end = event
 
     model_thread.ask(lambda _: begin(), take).result()
     assert end is not None, "a turn ends with Finished"
     return PrintedAnswer(end, "".join(texts), passages, states, retrieval, without)
+
+
+def without_space(beginning: str) -> str:
+    """`beginning` of an answer without the space that parts it from the prompt, or empty lines.
+
+    Spaces that indent code are kept.
+    """
+    text = beginning.lstrip("\n")
+    return text if text.startswith("  ") else text.removeprefix(" ")
 
 
 def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool, *, expected: bool) -> None:

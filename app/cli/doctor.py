@@ -159,6 +159,7 @@ def _model(options: Options, locations: Locations) -> Iterator[Finding]:
         yield Finding("model", BAD, str(error))
         return
     yield Finding("model", OK, f"{engine.name}, context of {engine.target.context_length:,} tokens")
+    yield from (Finding("model", OFF, restriction) for restriction in engine.restrictions)
     yield _drafting(options, engine)
     yield from _draft_model(options, engine, locations)
     yield from _heads(options, engine)
@@ -169,7 +170,7 @@ def _model(options: Options, locations: Locations) -> Iterator[Finding]:
 
 def _drafting(options: Options, engine: Engine) -> Finding:
     if engine.target.max_rows == 1:
-        return Finding("drafting", OFF, "not possible with this model: its cache cannot be rewound")
+        return Finding("drafting", OFF, "not possible with this model")
     if not options.drafters:
         return Finding("drafting", OFF, "switched off with --drafters none")
     shape = _shape(options, engine.target)

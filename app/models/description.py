@@ -16,7 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.models.gguf_files import ModelCandidate, quantisation
-from app.models.safetensors import read_safetensors, remark, torch_device
+from app.models.safetensors import (
+    SafetensorsModel,
+    read_safetensors,
+    remark,
+    torch_device,
+)
 from datastores.errors import ModelError
 from engines.llama.gguf import EMBEDDINGS, OUTPUT, Metadata, Tensor, read_metadata
 
@@ -74,6 +79,7 @@ def _read(path: Path, size: int, changed: int) -> Metadata:
     return read_metadata(path)
 
 
+BASE = "probably a base model: no chat template, so it is asked in a plain form"
 EMBEDS = "an embedding model, which writes no text"
 RANK_POOLING = 4
 """Of a model that compares two texts."""
@@ -145,6 +151,7 @@ def describe(candidate: ModelCandidate) -> FoundModel:
         parameters=parameters,
         context_length=first.number("context_length"),
         problem=_problem(first, parameters),
+        remark="" if first.text("tokenizer.chat_template") else BASE,
     )
 
 
@@ -162,8 +169,12 @@ def _describe_folder(candidate: ModelCandidate) -> FoundModel:
         parameters=model.parameters,
         context_length=model.context_length,
         problem=model.problem,
-        remark="" if model.problem else remark(torch_device()),
+        remark="" if model.problem else _remarks(model),
     )
+
+
+def _remarks(model: SafetensorsModel) -> str:
+    return "; ".join([remark(torch_device()), *[BASE] * (not model.chats)])
 
 
 def header_quantisation(metadata: Metadata) -> str:

@@ -26,6 +26,8 @@ from datastores.errors import ModelError
 
 CONFIG_FILE, INDEX_FILE = "config.json", "model.safetensors.index.json"
 SUFFIX = ".safetensors"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 MAX_HEADER_BYTES = 1 << 26
 MAX_CONFIG_BYTES = 1 << 22
@@ -57,6 +59,7 @@ class SafetensorsModel:
         layers, width: of the model.
         cached_numbers: numbers in the KV cache for each token.
         problem: why it cannot be used; empty if it can.
+        chats: whether it has a chat template, as far as can be read.
     """
 
     architecture: str
@@ -68,6 +71,7 @@ class SafetensorsModel:
     width: int
     cached_numbers: int
     problem: str
+    chats: bool
 
 
 def is_model_folder(path: Path) -> bool:
@@ -112,6 +116,7 @@ def read_safetensors(folder: Path) -> SafetensorsModel:
         width=width,
         cached_numbers=2 * layers * head * _number(text, "num_key_value_heads", heads),
         problem=_problem(folder, config, text),
+        chats=_has_template(folder),
     )
 
 
@@ -212,6 +217,18 @@ def _problem(folder: Path, config: dict[str, Any], text: dict[str, Any]) -> str:
     if not _number(text, "max_position_embeddings") or not _number(text, "hidden_size"):
         return "its configuration does not give its size; use a GGUF version of it"
     return ""
+
+
+def _has_template(folder: Path) -> bool:
+    if any((folder / name).is_file() for name in TEMPLATE_FILES):
+        return True
+    try:
+        with (folder / TOKENIZER_CONFIG).open("rb") as file:
+            return bool(json.loads(file.read(MAX_CONFIG_BYTES)).get("chat_template"))
+    except FileNotFoundError:
+        return False
+    except _UNREADABLE:
+        return True  # said where the tokenizer is loaded
 
 
 def _number(config: dict[str, Any], name: str, default: int = 0) -> int:

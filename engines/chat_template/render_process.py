@@ -95,4 +95,4 @@ class RenderProcess:
 
 
 def _failing(reason: str) -> str:
-    return f"the model's chat template fails: {reason}"
+    return f"the model's chat template fails: {reason.rstrip('.')}"

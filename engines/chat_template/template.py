@@ -35,11 +35,15 @@ from engines.chat_template.prompt_builder import (
 from engines.chat_template.render_process import RenderProcess
 
 BASE_MODEL = (
-    "This is a base model: it continues texts and was not trained to answer. It is asked in a plain"
-    " form (Question: … Answer: …)."
+    "This is a base model, by its file, which has no chat template: it continues texts rather than"
+    " answering, and is asked in a plain form (Question: … Answer: …)."
 )
-CHATML_INSTEAD = "; ChatML is used instead"
-PLAIN_INSTEAD = "; it is asked in a plain form instead (Question: … Answer: …)"
+NO_TEMPLATE = (
+    "This model's file has no chat template: ChatML is used, since the model ends its texts with"
+    f" {CHATML_END}."
+)
+CHATML_INSTEAD = "; ChatML is used instead."
+PLAIN_INSTEAD = "; the model is asked in a plain form instead (Question: … Answer: …)."
 MARKER = re.compile(r"<[^<>\n]{1,40}>|\[[^\[\]\n]{1,40}\]")
 """What most formats end a message with: `<|im_end|>`, `[/INST]`."""
 
@@ -108,7 +112,7 @@ class ChatTemplate:
     @cached_property
     def _placer_and_problem(self) -> tuple[Placer, str]:
         try:
-            return Placer(self._renderer), "" if self._source else BASE_MODEL
+            return Placer(self._renderer), self._missing()
         except ModelError as error:
             if {CHATML_START, CHATML_END} <= self._tokenizer.control_tokens.keys():
                 self._renderer, instead = ChatML(), CHATML_INSTEAD
@@ -120,11 +124,22 @@ class ChatTemplate:
         if self._source == CHATML_TEMPLATE:
             return ChatML()
         if not self._source:
-            return QuestionsAndAnswers()
+            return ChatML() if self._ends_with_chatml() else QuestionsAndAnswers()
         tokenizer = self._tokenizer
         constants = {"bos_token": tokenizer.bos, "eos_token": tokenizer.eos}
         texts = {name: tokenizer.text(token) for name, token in constants.items()}
         return RenderProcess(self._source, texts)
+
+    def _missing(self) -> str:
+        """What to say of a file without a template; empty for one that has it."""
+        if self._source:
+            return ""
+        return NO_TEMPLATE if self._ends_with_chatml() else BASE_MODEL
+
+    def _ends_with_chatml(self) -> bool:
+        """Whether the model was trained on chats in ChatML. Base models may know its tokens, too,
+        but end a text with another."""
+        return self._tokenizer.text(self._tokenizer.eos) == CHATML_END
 
     def _render_text(self, placement: Placement, messages: Sequence[Message]) -> str:
         """The conversation rendered with its contents, control tokens in them escaped."""

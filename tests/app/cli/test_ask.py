@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.ask import NOT_ENCODED, NOTHING_IMPORTED, REPEATED
+from app.cli.ask import NOT_ENCODED, NOTHING_IMPORTED, REPEATED, without_space
 from app.cli.main import run
 from app.conversation import generation
 from app.conversation.attachments import question_of
 from app.conversation.citations import NO_PASSAGE, PASSAGE_TOO_LONG
 from datastores.chats.history import History
+from engines.chat_template.template import BASE_MODEL, ChatTemplate
 from tests.datastores.chats.test_deletion import holding
 from tests.waiting import TIMEOUT_S
 
@@ -81,6 +82,21 @@ def test_a_stop_sequence_is_typed_with_escapes(tmp_path: Path) -> None:
     assert report["text"]
     assert "\n" not in str(report["text"])
     assert report["finish_reason"] == "stop"
+
+
+def test_what_does_not_work_with_the_model_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ChatTemplate, "problem", BASE_MODEL)
+    assert BASE_MODEL in specchat(tmp_path, "ask", "How do I use tar?", *SHORT).stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("beginning", "printed"),
+    [(" Paris", "Paris"), ("\n\nParis", "Paris"), ("    code", "    code"), ("", "")],
+)
+def test_the_space_before_an_answer_is_not_printed(beginning: str, printed: str) -> None:
+    assert without_space(beginning) == printed
 
 
 def test_a_loop_is_said_to_be_why_the_answer_ends(

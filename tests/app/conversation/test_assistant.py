@@ -57,6 +57,16 @@ def test_drafting_changes_neither_text_nor_tokens(tmp_path: Path, history: Histo
     assert answers[0] == answers[1]
 
 
+def test_an_answer_ends_where_the_model_s_format_says(tmp_path: Path, history: History) -> None:
+    """As a base model's does, which would go on with the next question."""
+    engine, chat = scripted_engine(tmp_path), history.create_chat()
+    whole = text_of(list(Assistant(engine, history).answer(chat.id, None, "go on")))
+    engine.stop = (whole[20:23],)
+    events = list(Assistant(engine, history).answer(chat.id, None, "go on"))
+    assert text_of(events) == whole[: whole.find(whole[20:23])]
+    assert finished(events).finish == "stop"
+
+
 def test_stop_keeps_the_partial_answer_and_marks_it(tmp_path: Path, history: History) -> None:
     assistant = Assistant(scripted_engine(tmp_path), history)
     chat = history.create_chat()

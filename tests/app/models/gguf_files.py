@@ -18,6 +18,7 @@ def write_gguf(
     weights: int = 2,
     tokenizer: str = "gpt2",
     tokens: int = 300,
+    template: str = "{{ messages }}",
     **numbers: int | bool | list[int],
 ) -> Path:
     """A header with `weights` matrices of WIDTH x WIDTH, and `numbers` behind the architecture."""
@@ -44,6 +45,8 @@ def write_gguf(
         writer.add_token_list([f"token {number}" for number in range(tokens)])
         writer.add_token_scores([0.0] * tokens)
         writer.add_token_types([1] * tokens)
+        if template:
+            writer.add_chat_template(template)
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
     for number in range(weights):
         writer.add_tensor(f"blk.{number}.weight", np.zeros((WIDTH, WIDTH), np.float16))

@@ -9,6 +9,7 @@ import gguf
 import numpy as np
 import pytest
 
+from app.cli.models import remarks
 from app.models.description import FoundModel, describe
 from app.models.gguf_files import ModelCandidate
 from tests.app.models.gguf_files import CONTEXT, WIDTH, write_gguf
@@ -31,6 +32,13 @@ def test_the_name_gives_the_quantisation_more_exactly(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "a.gguf")
     assert describe(_candidate(path, name="org/F16-x:UD-Q4_K_XL")).quantisation == "UD-Q4_K_XL"
     assert describe(_candidate(path, name="org/F16-x:x")).quantisation == "Q8_0"
+
+
+def test_without_a_chat_template_it_is_called_a_base_model(tmp_path: Path) -> None:
+    assert describe(_candidate(write_gguf(tmp_path / "a.gguf"))).remark == ""
+    base = describe(_candidate(write_gguf(tmp_path / "b.gguf", template="")))
+    assert "base model" in base.remark
+    assert "base model: no chat template" in "".join(remarks([base], ()))
 
 
 def test_parts_are_added_up(tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ def write_folder(path: Path, **config: object) -> Path:
     (path / safetensors.INDEX_FILE).write_text(json.dumps(index))
     (path / safetensors.CONFIG_FILE).write_text(json.dumps({**CONFIG, **config}))
     (path / "tokenizer.json").write_text("{}")
+    (path / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
     return path
 
 
@@ -80,6 +81,19 @@ def test_models_of_the_hub_s_cache_are_listed_and_chosen(
     *_, listed = catalogue(locations, cached)
     first = listed.models[0]
     assert (first.model.name, first.in_use, first.needed > 8192 * 4) == ("org/tiny", True, True)
+
+
+def test_a_folder_without_chat_template_is_called_a_base_model(locations: Locations) -> None:
+    folder = write_folder(locations.models / "mine")
+
+    def described() -> str:
+        return describe(find_model("mine", locations)).remark
+
+    assert "base model" not in described()
+    (folder / "tokenizer_config.json").write_text("{}")
+    assert "base model" in described()
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
+    assert "base model" not in described()
 
 
 def test_folders_of_one_s_own_are_found_by_path_and_name(
