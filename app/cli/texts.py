@@ -57,9 +57,12 @@ def import_(options: Options, paths: tuple[Path, ...], as_json: bool, watch: boo
 
     PATH is a file, a folder or an archive. File types are detected: Markdown, plain text, source
     code, HTML, PDF, notebooks, exports of ChatGPT, Claude and specchat, ShareGPT, JSONL with
-    messages, shell histories. Folders follow .gitignore, and secrets are removed. Re-importing adds
+    messages, shell histories. Folders follow .gitignore; folders of programs (node_modules,
+    .obsidian) are left out unless PATH is one; secrets are removed. Re-importing adds
     only what is new. Ctrl-C stops; the same command resumes.
     """
+    if Path("-") in paths and not os.path.exists("-"):
+        raise InputError("standard input cannot be imported: save it to a file, and import that")
     locations = locate(options.data_dir)
     status = StatusLine()
     try:

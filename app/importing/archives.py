@@ -19,11 +19,14 @@ from pathlib import PurePosixPath
 from typing import BinaryIO, Self, cast
 
 from app.importing.events import SkippedFile
-from app.importing.find_files import (
-    CONVERSATIONS_FILE,
+from app.importing.find_files import storable_name
+from app.importing.skipped_names import (
     EXPORT_COMPANIONS,
+    OF_A_PROGRAM,
     PART_OF_EXPORT,
-    storable_name,
+    holds_export,
+    is_left_behind,
+    skip_reason,
 )
 from app.importing.source_file import (
     MAX_ARCHIVE_MEMBERS,
@@ -70,9 +73,12 @@ def zip_members(archive: SourceFile) -> Members:
     with archive_errors(Exception), archive.open() as stream, zipfile.ZipFile(stream) as opened:
         infos = [info for info in opened.infolist() if not info.filename.endswith("/")]
         _refuse_bomb(len(infos), sum(info.file_size for info in infos), archive.size)
-        exported = any(_is_conversations(info.filename) for info in infos)
+        exported = holds_export(PurePosixPath(info.filename).name for info in infos)
+        folders = _ProgramFolders(archive)
         for info in infos:
-            if exported and PurePosixPath(info.filename).name in EXPORT_COMPANIONS:
+            if folders.contain(info.filename):
+                yield from folders.unnamed()
+            elif exported and PurePosixPath(info.filename).name in EXPORT_COMPANIONS:
                 yield _skipped(archive, info.filename, PART_OF_EXPORT)
             elif info.flag_bits & 1:
                 yield _skipped(archive, info.filename, "encrypted")
@@ -87,6 +93,7 @@ def tar_members(archive: SourceFile) -> Members:
         InputError: it is damaged, or an archive bomb.
     """
     total = 0
+    folders = _ProgramFolders(archive)
     with (
         archive_errors(Exception),
         archive.open() as stream,
@@ -95,7 +102,9 @@ def tar_members(archive: SourceFile) -> Members:
         for number, info in enumerate(tar, start=1):
             total += info.size
             _refuse_bomb(number, total, archive.size)
-            if not info.isdir():
+            if folders.contain(info.name):
+                yield from folders.unnamed()
+            elif not info.isdir():
                 yield _tar_member(archive, tar, info)
 
 
@@ -128,6 +137,33 @@ def _refuse_bomb(members: int, unpacked: int, packed: int) -> None:
         raise InputError(f"more than {MAX_ARCHIVE_MEMBERS} files in one archive")
     if unpacked > max(MIN_UNPACKED_LIMIT_BYTES, MAX_ARCHIVE_RATIO * packed):
         raise InputError(_BOMB)
+
+
+class _ProgramFolders:
+    """The folders of an archive that are no texts of the person's; each is named once."""
+
+    def __init__(self, archive: SourceFile) -> None:
+        self._archive = archive
+        self._named: set[str] = set()
+        self._unnamed: list[str] = []
+
+    def contain(self, name: str) -> bool:
+        """Whether the member `name` is in one, or is what programs leave behind."""
+        path = _path(name)
+        for folder in reversed(path.parents):
+            if is_left_behind(folder.name, folder=True):
+                return True
+            if skip_reason(folder.name, folder=True):
+                if str(folder) not in self._named:
+                    self._named.add(str(folder))
+                    self._unnamed.append(str(folder))
+                return True
+        return is_left_behind(path.name, folder=False)
+
+    def unnamed(self) -> Iterator[SkippedFile]:
+        """Those that were not named yet."""
+        while self._unnamed:
+            yield _skipped(self._archive, self._unnamed.pop(), OF_A_PROGRAM)
 
 
 class _CheckedHeader(tarfile.TarInfo):
@@ -174,14 +210,14 @@ def _member_problem(name: str, size: int) -> str:
     """Why a member is not read; empty if it is."""
     if not name:
         return "a member without a name"
-    parts = PurePosixPath(name.replace("\\", "/"))
-    if parts.is_absolute() or ".." in parts.parts or re.match(r"[A-Za-z]:", name):
+    path = _path(name)
+    if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name):
         return "its path leads out of the archive"
-    return "" if size else "empty"
+    return skip_reason(path.name, folder=False) or ("" if size else "empty")
 
 
-def _is_conversations(name: str) -> bool:
-    return bool(CONVERSATIONS_FILE.fullmatch(PurePosixPath(name).name))
+def _path(name: str) -> PurePosixPath:
+    return PurePosixPath(name.replace("\\", "/"))
 
 
 def _member_name(archive: SourceFile, name: str) -> str:

@@ -1,76 +1,37 @@
 """Finds the files under the paths that the person gave.
 
 Owns which files are read: `.gitignore` is respected (`ignore_rules`), symbolic links are not
-followed, and files that hold secrets by their names are skipped. The order is that of names, so
-that an interrupted import continues where it was. Refuses to know formats.
+followed, and what is none of the person's texts by its name (`skipped_names`) is left out. The
+order is that of names, so that an interrupted import continues where it was. Refuses to know
+formats.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from app.importing.events import SkippedFile
 from app.importing.ignore_rules import IgnoreRules, rules_above
-
-VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".jj"})
-CACHES = frozenset(
-    {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".ipynb_checkpoints"}
+from app.importing.skipped_names import (
+    EXPORT_COMPANIONS,
+    OF_A_PROGRAM,
+    PART_OF_EXPORT,
+    PROGRAM_FOLDER_MARKS,
+    holds_export,
+    is_left_behind,
+    skip_reason,
 )
-CLUTTER = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
-"""What programs leave behind, which nobody misses: skipped without a word."""
-
-SECRET_NAMES = (
-    ".env",
-    ".env.*",
-    ".netrc",
-    ".pgpass",
-    ".git-credentials",
-    ".npmrc",
-    ".pypirc",
-    ".htpasswd",
-    "id_rsa*",
-    "id_ed25519*",
-    "id_ecdsa*",
-    "*.pem",
-    "*.key",
-    "*.p12",
-    "*.pfx",
-    "*.kdbx",
-    "*.keystore",
-)
-"""Files made to hold secrets, in forms that redaction does not recognise."""
-
-CONVERSATIONS_FILE = re.compile(r"conversations(-\d+)?\.json")
-"""The file with the chats of an export of ChatGPT or Claude."""
 
 READ_FAILURE = "cannot be read"
 """Begins the reason for what exists but cannot be read."""
 
 NOT_REGULAR = "not a regular file"
 """A pipe, a socket or a device, which is not opened: it may never end."""
-
-PART_OF_EXPORT = "beside the chats of an export"
-EXPORT_COMPANIONS = frozenset(
-    {
-        "chat.html",
-        "user.json",
-        "users.json",
-        "user_settings.json",
-        "export_manifest.json",
-        "memories.json",
-        "message_feedback.json",
-        "model_comparisons.json",
-        "shared_conversations.json",
-    }
-)
-"""The other files of an unpacked export: the same chats again, or data about the person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,25 +91,30 @@ def _folder(source: str, root: Path, own: frozenset[Path]) -> Iterator[FoundFile
     while waiting:
         folder, rules = waiting.pop()
         try:
-            rules = rules.within(folder)
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
         except OSError as error:
             yield SkippedFile(_name(folder, root), read_failure(error))
             continue
+        names = {entry.name for entry in entries}
+        if folder != root and names & PROGRAM_FOLDER_MARKS:
+            yield SkippedFile(_name(folder, root), OF_A_PROGRAM)
+            continue
+        rules = rules.within(folder)
         below = []
-        exported = any(CONVERSATIONS_FILE.fullmatch(entry.name) for entry in entries)
+        exported = holds_export(names)
         for entry in entries:
-            if _is_silent(entry):
+            path, is_folder = Path(entry.path), os.path.isdir(entry.path) and not entry.is_symlink()
+            if is_left_behind(entry.name, is_folder):
                 continue
-            reason = _skip_reason(entry, rules, own)
+            reason = _skip_reason(path, is_folder, rules, own)
             if exported and entry.name in EXPORT_COMPANIONS:
                 reason = PART_OF_EXPORT
             if reason:
-                yield SkippedFile(_name(Path(entry.path), root), reason)
-            elif entry.is_dir(follow_symlinks=False):
-                below.append((Path(entry.path), rules))
+                yield SkippedFile(_name(path, root), reason)
+            elif is_folder:
+                below.append((path, rules))
             else:
-                path = Path(entry.path)
                 yield _file(source, path, str(path.relative_to(root)))
         waiting.extend(reversed(below))
 
@@ -159,8 +125,9 @@ def _file(source: str, path: Path, name: str) -> FoundFile | SkippedFile:
         status = path.stat()
     except OSError as error:
         return SkippedFile(name, read_failure(error))
-    if any(fnmatchcase(path.name.lower(), pattern) for pattern in SECRET_NAMES):
-        return SkippedFile(name, "usually holds secrets")
+    reason = skip_reason(path.name, folder=False)
+    if reason:
+        return SkippedFile(name, reason)
     # Opening a pipe would wait for a writer.
     if not stat.S_ISREG(status.st_mode):
         return SkippedFile(name, NOT_REGULAR)
@@ -169,23 +136,15 @@ def _file(source: str, path: Path, name: str) -> FoundFile | SkippedFile:
     return FoundFile(source, name, path, status.st_size, status.st_mtime_ns)
 
 
-def _is_silent(entry: os.DirEntry[str]) -> bool:
-    """Whether to skip an entry without a word."""
-    if entry.is_dir(follow_symlinks=False):
-        return entry.name in VERSION_CONTROL or entry.name in CACHES
-    return entry.name in CLUTTER or entry.name.endswith(".pyc")
-
-
-def _skip_reason(entry: os.DirEntry[str], rules: IgnoreRules, own: frozenset[Path]) -> str:
+def _skip_reason(path: Path, folder: bool, rules: IgnoreRules, own: frozenset[Path]) -> str:
     """Why an entry of a folder is skipped; empty if it is not."""
-    if entry.is_symlink():
-        return _link_reason(Path(entry.path))
-    folder = entry.is_dir(follow_symlinks=False)
-    if folder and Path(entry.path) in own:
+    if path.is_symlink():
+        return _link_reason(path)
+    if folder and path in own:
         return "specchat's own data"
-    if rules.ignore(Path(entry.path), folder):
+    if rules.ignore(path, folder):
         return "ignored by .gitignore"
-    return ""
+    return skip_reason(path.name, folder)
 
 
 def _link_reason(path: Path) -> str:

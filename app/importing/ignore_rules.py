@@ -73,7 +73,7 @@ class IgnoreRules:
     files: tuple[tuple[Path, tuple[IgnorePattern, ...]], ...] = ()
 
     def within(self, folder: Path) -> IgnoreRules:
-        """These and the folder's own. Raises OSError if that cannot be read."""
+        """These and the folder's own."""
         return IgnoreRules((*self.files, *_read(folder, folder / ".gitignore")))
 
     def ignore(self, path: Path, folder: bool) -> bool:
@@ -96,9 +96,6 @@ def rules_above(root: Path) -> IgnoreRules:
     """The rules of the repository that contains `root`, from its top to the folder above `root`.
 
     As in git, rules above a folder apply only within one repository.
-
-    Raises:
-        OSError: one of them cannot be read.
     """
     tops = [folder for folder in (root, *root.parents) if os.path.exists(folder / ".git")]
     if not tops:
@@ -112,9 +109,13 @@ def rules_above(root: Path) -> IgnoreRules:
 
 
 def _read(base: Path, path: Path) -> tuple[tuple[Path, tuple[IgnorePattern, ...]], ...]:
-    if not os.path.isfile(path) or path.stat().st_size > MAX_RULES_BYTES:
+    """The patterns in one file; none if it is missing or, as in git, cannot be read."""
+    try:
+        if not os.path.isfile(path) or path.stat().st_size > MAX_RULES_BYTES:
+            return ()
+        patterns = tuple(parse_patterns(path.read_bytes()))
+    except OSError:
         return ()
-    patterns = tuple(parse_patterns(path.read_bytes()))
     return ((base, patterns),) if patterns else ()
 
 

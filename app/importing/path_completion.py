@@ -81,7 +81,7 @@ def _names(path: str) -> list[str]:
                 hidden = entry.name.startswith(".") and not prefix.startswith(".")
                 hostile = clean(entry.name) != entry.name
                 if entry.name.startswith(prefix) and not hidden and not hostile:
-                    names.append(entry.name + "/" * entry.is_dir())
+                    names.append(entry.name + "/" * os.path.isdir(entry.path))
     except OSError:
         # Nothing to complete: there is no such folder (yet), or it cannot be read.
         return []

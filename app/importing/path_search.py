@@ -1,9 +1,9 @@
 """Files and folders by a few letters of their path, and the paths in what was dropped or pasted.
 
-Paths are searched in one folder, as far as git would look: `.gitignore` is respected, version
-control is left out. A path that is typed from the root, from `~` or from a parent folder is
-completed folder by folder instead. Reads folders, which takes seconds where they are large; changes
-nothing.
+Paths are searched in one folder, as far as an import would look: `.gitignore` is respected, folders
+of version control and of programs are left out. A path that is typed from the root, from `~` or
+from a parent folder is completed folder by folder instead. Reads folders, which takes seconds where
+they are large; changes nothing.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 from time import monotonic
 from urllib.parse import unquote, urlparse
 
-from app.importing.find_files import VERSION_CONTROL
 from app.importing.ignore_rules import rules_above
 from app.importing.path_completion import MAX_ENTRIES, names_in
+from app.importing.skipped_names import is_left_behind, skip_reason
 from app.sanitise import clean
 
 MAX_PATHS = 20_000
@@ -103,14 +103,14 @@ def _words(line: str) -> list[str]:
 def _existing(word: str) -> Path | None:
     """The full path in `word`, if there is such a file or folder."""
     if word.startswith("file://"):
-        word = unquote(urlparse(word).path)
-    if not word.startswith(("/", "~/")):
+        try:
+            word = unquote(urlparse(word).path)
+        except ValueError:  # brackets that are no address
+            return None
+    if not word.startswith(("/", "~/")) or "\0" in word:
         return None
     path = Path(os.path.expanduser(word))
-    try:
-        return path if path.exists() else None
-    except OSError:  # a name that is too long
-        return None
+    return path if os.path.exists(path) else None
 
 
 def _walk(root: Path) -> Iterator[str]:
@@ -120,16 +120,18 @@ def _walk(root: Path) -> Iterator[str]:
     while waiting and left > 0:
         folder, prefix, rules = waiting.popleft()
         try:
-            rules = rules.within(folder)
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)[:MAX_ENTRIES]
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: entry.name)[:MAX_ENTRIES]
         except OSError:
             continue  # it cannot be read, so nothing in it can be attached
+        rules = rules.within(folder)
         for entry in entries:
-            is_folder = entry.is_dir(follow_symlinks=False)
+            is_folder = os.path.isdir(entry.path) and not entry.is_symlink()
             hostile = clean(entry.name) != entry.name or "\n" in entry.name
-            if hostile or entry.name in VERSION_CONTROL:
-                continue
-            if rules.ignore(Path(entry.path), is_folder):
+            unwanted = is_left_behind(entry.name, is_folder) or (
+                is_folder and skip_reason(entry.name, folder=True)
+            )
+            if hostile or unwanted or rules.ignore(Path(entry.path), is_folder):
                 continue
             left -= 1
             yield f"{prefix}{entry.name}{'/' * is_folder}"

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from app.importing.events import SkippedFile
-from app.importing.find_files import CONVERSATIONS_FILE
 from app.importing.json_stream import (
     DAMAGED,
     JSON_LINES_SUFFIXES,
@@ -37,6 +36,7 @@ from app.importing.readers.chat_records import (
 )
 from app.importing.readers.html import html_text
 from app.importing.readers.text import kind_of, read_json_text, read_text
+from app.importing.skipped_names import CONVERSATIONS_FILE
 from app.importing.source_file import MAX_ENTRY_BYTES, NO_TEXT, FormatReader, Outcome, SourceFile
 from datastores.errors import InputError
 from datastores.library.documents import CHATS, Document, Part

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.importing.events import SkippedFile
-from app.importing.find_files import PART_OF_EXPORT, FoundFile, find_files
+from app.importing.find_files import FoundFile, find_files
+from app.importing.skipped_names import OF_A_PROGRAM, PART_OF_EXPORT
 
 
 def _walked(path: Path, own: frozenset[Path] = frozenset()) -> tuple[list[str], dict[str, str]]:
@@ -73,6 +74,18 @@ def test_what_programs_leave_behind_is_skipped_without_a_word(folder: Path) -> N
     left = (".git/config", "__pycache__/a.pyc", "b.pyc", ".DS_Store", ".mypy_cache/x.json")
     _fill(folder, "notes.md", *left)
     assert _walked(folder) == (["notes.md"], {})
+
+
+def test_folders_of_programs_are_named_once_and_left_out(folder: Path) -> None:
+    _fill(folder, "Ferry.md", ".obsidian/plugins/x/main.js", ".trash/old.md", ".Trash-1000/x.md")
+    _fill(folder, "app/node_modules/pad/index.js", "app/node_modules/README.md", "app/main.js")
+    _fill(folder, "env/pyvenv.cfg", "env/lib/x.py", "target/CACHEDIR.TAG", "target/notes.txt")
+    found, skipped = _walked(folder)
+    assert found == ["Ferry.md", "app/main.js"]
+    left = [".Trash-1000", ".obsidian", ".trash", "app/node_modules", "env", "target"]
+    assert skipped == dict.fromkeys(left, OF_A_PROGRAM)
+    assert _walked(folder / ".trash") == (["old.md"], {})
+    assert _walked(folder / "env")[0] == ["pyvenv.cfg", "lib/x.py"]
 
 
 PATTERNS = st.sampled_from(
@@ -162,6 +175,24 @@ def test_specchat_s_own_directories_are_left_out(folder: Path) -> None:
     assert found == ["note.md"]
     assert skipped == {"specchat": "specchat's own data"}
     assert _walked(folder, frozenset({folder})) == ([], {str(folder): "specchat's own data"})
+
+
+def test_what_never_ends_is_not_opened(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    for path in (folder / "pipe", Path("/dev/zero")):
+        assert _walked(path) == ([], {str(path): "not a regular file"})
+
+
+def test_a_home_that_nobody_has_is_a_missing_path(folder: Path) -> None:
+    name = "~nobody has this name/x"
+    assert _walked(Path(name)) == ([], {name: "cannot be read: no such file or directory"})
+
+
+def test_rules_that_cannot_be_read_are_none(folder: Path) -> None:
+    _fill(folder, "a.md", ".git/config")
+    (folder / ".gitignore").mkdir()
+    (folder / ".gitignore" / "x").write_text("x")
+    assert _walked(folder) == (["a.md", ".gitignore/x"], {})
 
 
 def test_a_path_that_is_not_there_is_named(folder: Path) -> None:

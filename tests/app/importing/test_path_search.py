@@ -26,6 +26,7 @@ def repository(tmp_path: Path) -> Path:
         "app/main.py": "",
         "app/model/reader.py": "",
         "app/debug.log": "",
+        "app/node_modules/reader/index.js": "",
         "build/out.py": "",
         "evil\x1b[31m.py": "",
     }.items():
@@ -109,5 +110,13 @@ def test_dropped_files_are_told_from_text(tmp_path: Path, monkeypatch: pytest.Mo
     assert dropped_paths(f"{one}\n{two}\n") == both
     assert dropped_paths(" ".join(shlex.quote(str(path)) for path in both)) == both
     assert dropped_paths(f"{one.as_uri()}\r\n{two.as_uri()}") == both
-    for text in ("", f"{one} is what?", f"{tmp_path}/gone", "one file.txt", "/" + "x" * 5000, "'/"):
+    for text in (
+        "",
+        f"{one} is what?",
+        f"{tmp_path}/gone",
+        "one file.txt",
+        "/" + "x" * 5000,
+        "'/",
+        "file://[x",
+    ):
         assert dropped_paths(text) == [], text

@@ -266,6 +266,69 @@ def test_a_bomb_with_a_false_size_is_bounded(folder: Path, imported: Importer) -
     assert report.skipped == {"damaged or truncated archive": ["liar.zip/a.txt"]}
 
 
+def test_damaged_archives_are_named_and_the_rest_is_imported(
+    folder: Path, library: Library, imported: Importer
+) -> None:
+    zipped(folder / "bad name.zip", {"abcd.txt": b"x"})
+    written = (folder / "bad name.zip").read_bytes()
+    content = bytearray(written.replace(b"abcd.txt", b"ab\xff\xfe.txt"))
+    for start in (content.index(b"PK\x03\x04") + 6, content.index(b"PK\x01\x02") + 8):
+        content[start : start + 2] = (0x800).to_bytes(2, "little")  # the name is UTF-8
+    (folder / "bad name.zip").write_bytes(content)
+    with zipfile.ZipFile(folder / "unnamed.zip", "w") as unnamed:
+        unnamed.writestr(zipfile.ZipInfo(""), b"x")
+        unnamed.writestr("named.md", b"text")
+    (folder / "three bytes.tgz").write_bytes(b"\x1f\x8b\x08")
+    for name, fields in {
+        "sparse.tar": {"GNU.sparse.map": "x,y"},
+        "sizes.tar": {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.size": "x"},
+    }.items():
+        info = tarfile.TarInfo("a.md")
+        info.size, info.pax_headers = 512, fields
+        with tarfile.open(folder / name, "w", format=tarfile.PAX_FORMAT) as archive:
+            archive.addfile(info, io.BytesIO(b"9" * 512))
+    (folder / "good.md").write_text("text")
+    assert imported(folder).skipped == {
+        "damaged or truncated archive": [
+            "bad name.zip", "sizes.tar", "sparse.tar", "three bytes.tgz",
+        ],
+        "a member without a name": ["unnamed.zip/"],
+    }  # fmt: skip
+    assert set(stored(library)) == {"good.md", "unnamed.zip/named.md"}
+
+
+def test_a_tar_damaged_in_the_middle_is_said(folder: Path, imported: Importer) -> None:
+    """tarfile takes a damaged header for the end."""
+    with tarfile.open(folder / "x.tar", "w") as archive:
+        for name in ("a.md", "b.md", "c.md"):
+            info = tarfile.TarInfo(name)
+            info.size = 4
+            archive.addfile(info, io.BytesIO(b"text"))
+    content = bytearray((folder / "x.tar").read_bytes())
+    content[1024 + 150] ^= 1  # the checksum of the second header
+    (folder / "x.tar").write_bytes(content)
+    report = imported(folder)
+    assert report.documents == 1
+    assert report.skipped == {"damaged or truncated archive": ["x.tar"]}
+
+
+def test_an_archive_is_read_as_its_folder_would_be(
+    folder: Path, library: Library, imported: Importer
+) -> None:
+    names = (".git/config", "a.md", "v/node_modules/x.js", "v/node_modules/y.js", "v/.DS_Store")
+    members = dict.fromkeys((*names, "v/.env", "v/.obsidian/main.js", "__MACOSX/._a"), b"text")
+    zipped(folder / "x.zip", members)
+    _tar(folder / "y.tgz", members)
+    assert imported(folder).skipped == {
+        "a program's own folder": [
+            "x.zip/v/node_modules", "x.zip/v/.obsidian",
+            "y.tgz/v/node_modules", "y.tgz/v/.obsidian",
+        ],
+        "usually holds secrets": ["x.zip/v/.env", "y.tgz/v/.env"],
+    }  # fmt: skip
+    assert set(stored(library)) == {"x.zip/a.md", "y.tgz/a.md"}
+
+
 def test_a_tar_cut_short_gives_what_came_before(folder: Path, imported: Importer) -> None:
     members = {f"{n}.md": os.urandom(3000).hex().encode() for n in range(30)}
     _tar(folder / "whole.tar.gz", members)
