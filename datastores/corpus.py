@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from datastores.chats.history import History
 from datastores.library.documents import CHATS
@@ -67,11 +66,6 @@ class Corpus:
         self.library = library
         self._history = history
         self._prefix = _MESSAGE_PREFIX + history.name.encode() + b" "
-
-    @property
-    def quarantined(self) -> Path | None:
-        """Where a damaged library was moved to, if it was when this one was opened."""
-        return self.library.store.quarantined
 
     def difference(self, known: Iterable[bytes]) -> Difference:
         """What a store that contains `known` has to add and remove to contain exactly this."""

@@ -171,7 +171,7 @@ def export(
 @click.argument("file", type=click.Path(path_type=Path))
 @click.pass_context
 def restore(context: click.Context, file: Path) -> None:
-    """Restore chats from an exported JSON FILE.
+    """Restore chats from an exported JSON FILE, or from a damaged history that was set aside.
 
     Existing chats are not changed. To use chats from other programs, import them.
     """

@@ -20,6 +20,7 @@ import click
 
 from app.cli.output import amount
 from app.config import DRAFTERS, Config, Options, load_config
+from app.damage import found_damage
 from app.engine.engine import Engine, load
 from app.engine.student_versions import count_new_answers
 from app.indexing.passage_index import open_passages
@@ -32,11 +33,12 @@ from app.models.safetensors import CPU, torch_device
 from app.models.selection import choose_embedder
 from app.runtime.learning import awaited_answers
 from app.sanitise import one_line
-from datastores.chats.records import MIGRATIONS
+from datastores.chats.records import MIGRATIONS as HISTORY
 from datastores.errors import ModelError, SpecchatError
 from datastores.kv_blocks import stored
+from datastores.library.library import MIGRATIONS as LIBRARY
 from datastores.passages.embeddings import StoredVectors
-from datastores.storage.integrity import DamagedError, require_usable
+from datastores.storage.integrity import DamagedError, require_usable, translate_errors
 from engines.distillation.versions import Versions
 from engines.drafters.mtp import TargetWithHeads
 from engines.llama.devices import find_gpus, install_line, unused_gpu
@@ -45,6 +47,12 @@ from engines.target import SavableTarget, Target
 OK, OFF, BAD = "ok", "off", "bad"
 
 GET_STUDENT = "a smaller model of the same family can draft: `specchat models use --student NAME`"
+ANY_VERSION = 2**31
+"""Of a cache: only damage counts."""
+
+MIN_FREE_BYTES = 10_000_000
+"""With less, chats may not be stored."""
+
 LIBRARIES = ("llama-cpp-python", "textual", "torch", "transformers", "faiss-cpu", "sqlite-utils")
 """Libraries whose version helps to explain a failure."""
 
@@ -69,7 +77,7 @@ def findings(options: Options) -> Iterator[Finding]:
     locations = find(options.data_dir)
     yield from _versions()
     yield _data(locations)
-    yield _history(locations)
+    yield from _databases(locations)
     yield _settings(locations)
     yield _search(locations)
     yield _gpu()
@@ -94,22 +102,42 @@ def _data(locations: Locations) -> Finding:
     except SpecchatError as error:
         return Finding("data", BAD, str(error))
     free = shutil.disk_usage(locations.data).free
-    return Finding("data", OK, f"{locations.data}, {free / 1e9:.1f} GB free")
-
-
-def _history(locations: Locations) -> Finding:
-    path = locations.history
-    try:
-        require_usable(path, len(MIGRATIONS))
-    except DamagedError:
+    found = f"{locations.data}, {free / 1e9:.1f} GB free"
+    if free < MIN_FREE_BYTES:
         return Finding(
-            "history", BAD, f"{path} is damaged; the next start moves it away and begins a new one"
+            "data", BAD, f"{found}: the disk is full, so nothing is kept; free some space"
         )
+    return Finding("data", OK, found)
+
+
+def _databases(locations: Locations) -> Iterator[Finding]:
+    """What was found damaged, for as long as it lies there, and what is damaged now."""
+    for damage in found_damage(locations):
+        yield Finding("damage", BAD if damage.kept else OFF, damage.text)
+    aside = "the next start sets it aside and begins a new one"
+    for topic, path, known, none in (
+        ("history", locations.history, len(HISTORY), "no chats"),
+        ("library", locations.library, len(LIBRARY), "no imports"),
+    ):
+        problem = _problem(path, known, aside)
+        size = f"{path}, {format_size(path.stat().st_size)}" if path.exists() else none
+        yield Finding(topic, BAD if problem else OK, problem or size)
+    for folder in (locations.projections, locations.states, locations.replay):
+        for path in sorted(folder.rglob("*.db")):
+            if problem := _problem(path, ANY_VERSION, "it is made again when it is next needed"):
+                yield Finding("cache", BAD, problem)
+
+
+def _problem(path: Path, version: int, then: str) -> str:
+    """What is wrong with a database of at most `version`; empty for nothing."""
+    try:
+        with translate_errors(path):
+            require_usable(path, version, whole=True)
+    except DamagedError:
+        return f"{path} is damaged; {then}"
     except SpecchatError as error:
-        return Finding("history", BAD, str(error))
-    if not path.exists():
-        return Finding("history", OK, "no chats")
-    return Finding("history", OK, f"{path}, {format_size(path.stat().st_size)}")
+        return str(error)
+    return ""
 
 
 def _settings(locations: Locations) -> Finding:

@@ -1,17 +1,19 @@
 """Opening the history and the library for a command, and updating what drafts come from.
 
-Owns the warnings about quarantined files. Refuses to know what commands do with the stores.
+Owns where a command tells of damage. Refuses to know what commands do with the stores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import click
 
 from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, amount
 from app.config import Options, load_config
+from app.damage import found_damage, settle
 from app.indexing.corpus_index import IndexingProgress, open_index
 from app.locations import Locations
 from app.models.discovery import resolve_model
@@ -22,27 +24,37 @@ from datastores.library.library import Library
 
 @contextmanager
 def open_history(locations: Locations) -> Iterator[History]:
-    """The history; warns if a damaged one was quarantined."""
+    """The history; tells of damage, found before or meanwhile."""
     locations.create()
-    with closing(History.open(locations.history)) as history:
-        if history.store.quarantined:
-            click.echo(
-                f"the history was damaged and was moved to {history.store.quarantined}", err=True
-            )
+    with closing(History.open(locations.history)) as history, _telling_of_damage(locations):
         yield history
 
 
 @contextmanager
 def open_library(locations: Locations) -> Iterator[Library]:
-    """The library; warns if a damaged one was quarantined."""
+    """The library; tells of damage, found before or meanwhile."""
     locations.create()
-    with closing(Library.open(locations.library)) as library:
-        if library.store.quarantined:
-            aside = one_line(str(library.store.quarantined), MAX_LINE_CHARACTERS)
-            click.echo(
-                f"the imports were damaged and were moved to {aside}: import again", err=True
-            )
+    with closing(Library.open(locations.library)) as library, _telling_of_damage(locations):
         yield library
+
+
+@contextmanager
+def _telling_of_damage(locations: Locations) -> Iterator[None]:
+    """Print what was found damaged, before and after what is done within; once a command."""
+    told: set[Path] = click.get_current_context().meta.setdefault(__name__, set())
+    try:
+        _tell_of_damage(locations, told)
+        yield
+    finally:
+        _tell_of_damage(locations, told)
+
+
+def _tell_of_damage(locations: Locations, told: set[Path]) -> None:
+    for damage in found_damage(locations):
+        if damage.path not in told:
+            click.echo(one_line(damage.text, MAX_LINE_CHARACTERS), err=True)
+            told.add(damage.path)
+            settle(damage)
 
 
 def project(options: Options, locations: Locations, status: StatusLine) -> int | None:

@@ -1,4 +1,5 @@
-"""Restores exported chats into a history, from the JSON of `app.conversation.export`.
+"""Restores chats into a history: from the JSON of `app.conversation.export`, or from a damaged
+history that was set aside, as far as it can be read.
 
 The file may have been edited or made by others, so everything in it is validated; an invalid chat
 is skipped and the others are restored. A chat that is already there is left alone, so restoring
@@ -33,7 +34,9 @@ from datastores.chats.records import (
     Chat,
     StoredMessage,
 )
+from datastores.chats.salvage import salvage
 from datastores.errors import InputError
+from datastores.storage.salvage import is_database
 from engines.sampler import Sampling
 
 MAX_CHAT_BYTES = 2**30
@@ -66,6 +69,10 @@ def read_export(path: Path) -> Iterator[ExportedChat | InvalidChat]:
         InputError: it cannot be read, or is not (from this point on) an export of specchat.
     """
     try:
+        _require_file(path)
+        if is_database(path):
+            yield from (ExportedChat(*found) for found in salvage(path))
+            return
         _require_version(path)
         for record in _records(path, "chats.item"):
             yield _exported(record)
@@ -73,6 +80,12 @@ def read_export(path: Path) -> Iterator[ExportedChat | InvalidChat]:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+
+
+def _require_file(path: Path) -> None:
+    """Raise InputError for what has no end, or is gone once it is read: a pipe, a device."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise InputError("it is not a file: save the export to one first")
 
 
 def _require_version(path: Path) -> None:

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from app.engine.student_versions import replay_path
-from app.indexing.corpus_index import crest_path, discard_quarantined
+from app.indexing.corpus_index import crest_path
 from app.locations import Locations, make_folder
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
 from datastores.errors import ModelError, SpecchatError, StoreError
+from datastores.storage.integrity import discard_quarantined
 from engines.distillation.versions import ORIGINAL, VersionIdentity
 from engines.drafters.mtp import Heads, TargetWithHeads
 from engines.drafters.protocol import Drafter
@@ -155,10 +156,7 @@ def _open_crest(stores: Stores, path: Path, crest_bytes: int) -> None:
     except StoreError:
         make_folder(path.parent)
         with closing(CrestStore.open(path, crest_bytes)) as store:
-            if store.store.quarantined is not None:
-                discard_quarantined(store.store)
-                message = f"{path} was damaged and is rebuilt from texts and chats"
-                stores.errors.append(StoreError(message))
+            discard_quarantined(store.store.path)
         stores.crest = CrestReader(path)
 
 
@@ -180,12 +178,7 @@ def open_dense(stores: Stores, locations: Locations, target: Target) -> None:
     make_folder(folder)
     path = folder / f"{target.fingerprint}.db"
     store = DenseStore.open(path, target.fingerprint, target.width)
-    if store.store.quarantined is not None:
-        message = (
-            f"{path} was damaged and is being rebuilt in idle time; the damaged file is"
-            f" {store.store.quarantined.name} and can be deleted"
-        )
-        stores.errors.append(StoreError(message))
+    discard_quarantined(path)
     stores.dense = DenseWorker(store, target.vocabulary_size)
 
 

@@ -74,7 +74,6 @@ NICENESS = 10
 """Lower than that of the answer being written, but not the lowest: the person waits for both."""
 BATCH_INTERVAL_S = 0.1
 """The time between two messages; the interface shows no more."""
-LIBRARY_QUARANTINED = "a damaged library, set aside: import your texts again"
 
 
 def import_and_report(arguments: Sequence[str]) -> None:
@@ -109,8 +108,6 @@ def import_and_report(arguments: Sequence[str]) -> None:
 def _events(locations: Locations, paths: Sequence[Path], only: Set[str] | None) -> Iterator[Event]:
     locations.create()
     with closing(Library.open(locations.library)) as library:
-        if library.store.quarantined is not None:
-            yield SkippedFile(str(library.store.quarantined), LIBRARY_QUARANTINED)
         yield from import_into(library, locations, paths, only)
 
 

@@ -27,7 +27,7 @@ from datastores.errors import StoreError
 from datastores.library.documents import CHATS, CODE, NOTES, SHELL
 from datastores.library.library import Library
 from datastores.storage.files import WorkLock
-from datastores.storage.sqlite import Store
+from datastores.storage.integrity import discard_quarantined
 from datastores.token_cache import TokenCache, TokenizedText, TokenSpan
 from engines import draft_tree
 from engines.target import Vocabulary
@@ -215,11 +215,6 @@ def split_text(text: str, size: int = MAX_ENCODE_CHARACTERS) -> Iterator[str]:
         start = end
 
 
-def damage_message(quarantined: Path) -> str:
-    """What to report if the library was damaged and moved to `quarantined`."""
-    return f"a damaged library was set aside as {quarantined}: import your texts again"
-
-
 def crest_path(locations: Locations, tokenizer: str) -> Path:
     """The path of the CREST store for the tokenizer with this fingerprint."""
     return locations.projections / tokenizer / CREST_FILE
@@ -235,7 +230,7 @@ def token_counts(locations: Locations, tokenizer: str) -> dict[bytes, int]:
     if not path.exists():
         return {}
     with closing(TokenCache.open(path)) as cache:
-        discard_quarantined(cache.store)
+        discard_quarantined(cache.store.path)
         return cache.token_counts()
 
 
@@ -332,12 +327,5 @@ def _stores(folder: Path, budget_bytes: int) -> Iterator[tuple[TokenCache, Crest
         closing(CrestStore.open(folder / CREST_FILE, budget_bytes)) as crest,
     ):
         for store in (cache.store, crest.store):
-            discard_quarantined(store)
+            discard_quarantined(store.path)
         yield cache, crest
-
-
-def discard_quarantined(store: Store) -> None:
-    """Delete a damaged file that was set aside: it can be rebuilt, and may hold deleted text."""
-    if store.quarantined is not None:
-        for part in store.path.parent.glob(f"{store.quarantined.name}*"):
-            part.unlink()

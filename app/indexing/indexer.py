@@ -24,7 +24,7 @@ from subprocess import Popen
 from threading import Event, Thread
 from time import monotonic
 
-from app.indexing.corpus_index import CorpusIndex, IndexingProgress, damage_message, open_index
+from app.indexing.corpus_index import CorpusIndex, IndexingProgress, open_index
 from app.indexing.passage_index import passages_due, update_passages
 from app.indexing.vocabularies import open_vocabulary
 from app.locations import Locations
@@ -104,8 +104,6 @@ class Indexer:
     def _run(self) -> None:
         try:
             with open_index(self._locations, self._vocabulary, self._budget_bytes) as index:
-                if quarantined := index.corpus.quarantined:
-                    self._report(None, StoreError(damage_message(quarantined)))
                 self._poll(index)
         except SpecchatError as error:
             self._report(None, error)
@@ -183,19 +181,15 @@ def catch_up(
     vocabulary: Vocabulary,
     budget_bytes: int,
     message: int,
-    warn: Callable[[SpecchatError], object],
 ) -> Popen[bytes] | None:
     """Index the messages after `message`, as a command does before it ends.
 
-    Longer work is left to a detached process, which is returned, if any. `warn` is called if the
-    library was found damaged.
+    Longer work is left to a detached process, which is returned, if any.
 
     Raises:
         StoreError: a store cannot be read or written.
     """
     with open_index(locations, vocabulary, budget_bytes) as index:
-        if quarantined := index.corpus.quarantined:
-            warn(StoreError(damage_message(quarantined)))
         _, complete = _index_messages(index, message)
         settle = index.merge_due() and not on_battery()
         if complete and not settle and not index.is_due():

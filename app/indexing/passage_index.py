@@ -16,7 +16,6 @@ from importlib.resources import files
 from itertools import chain
 from pathlib import Path
 
-from app.indexing.corpus_index import discard_quarantined
 from app.locations import Locations, make_folder
 from datastores.library.library import Library
 from datastores.passages.bm25 import Bm25Retriever
@@ -29,6 +28,7 @@ from datastores.passages.reranking import Reranker
 from datastores.passages.store import PassageStore
 from datastores.passages.translations import TRANSLATIONS_FILE, Translations
 from datastores.passages.word_counts import StoredWords
+from datastores.storage.integrity import discard_quarantined
 
 MAX_PER_DOCUMENT = 2
 """Passages of one document among the results: the third says little that the first two did not."""
@@ -132,7 +132,7 @@ def open_passages(locations: Locations) -> PassageStore:
     """
     make_folder(locations.projections)
     opened = PassageStore.open(locations.passages)
-    discard_quarantined(opened.store)
+    discard_quarantined(opened.store.path)
     return opened
 
 

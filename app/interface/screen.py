@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from app.conversation.session_statistics import SessionStatistics
-from app.conversation.unsent import read_unsent, write_unsent
+from app.conversation.unsent import UnsentTexts, read_unsent, write_unsent
 from app.interface.chat.chat_actions import ChatActions, TextActions
 from app.interface.chat.chat_list import ChatList
 from app.interface.chat.chat_navigation import ChatNavigation
@@ -56,6 +56,10 @@ from app.runtime.demo import DemoStage
 from app.runtime.learning import LearningProgress, LearningWaits
 from app.runtime.model_thread import OpenModel
 from datastores.chats.history import History
+from datastores.errors import SpecchatError
+
+UNSENT_INTERVAL_S = 2.0
+"""Between two times that what is written and not sent is stored."""
 
 MIN_COLUMNS_PANEL_RIGHT = 120
 """Columns from which the panel is on the right."""
@@ -107,7 +111,8 @@ class ChatScreen(Screen[None]):
         )
         self.text_actions = TextActions(self.conversation, self.import_task, self.deletion_task)
         self._stage = stage
-        self._locations = locations
+        self._saved_unsent: UnsentTexts = {}
+        self._unsent_error = ""
         self.navigation = ChatNavigation(self.conversation, history)
 
     def compose(self) -> ComposeResult:
@@ -128,9 +133,8 @@ class ChatScreen(Screen[None]):
         self.conversation.prompt.completion.model_names = self.model_switch.names
         self.navigation.begin()
         self.conversation.restore_unsent(read_unsent(self._locations.unsent))
-        damaged = self._history.store.quarantined
-        if damaged is not None:
-            self.conversation.show_error(f"The history was damaged. The old file is in {damaged}.")
+        self.chat_actions.tell_of_damage()
+        self.set_interval(UNSENT_INTERVAL_S, self._save_unsent)
         # After the first frame, which the imports of loading would delay.
         self.call_after_refresh(lambda: start_worker(self, self.model_switch.load))
         self.call_after_refresh(self.chat_actions.retry_pending_erasure)
@@ -148,8 +152,23 @@ class ChatScreen(Screen[None]):
             widget.notify_style_update()
             widget.refresh()
 
-    def keep_unsent(self) -> None:
+    def _save_unsent(self) -> None:
+        """Store what is written and not sent where it changed: the program may be killed."""
+        texts = self.conversation.unsent_texts()
+        if texts == self._saved_unsent:
+            return
+        self._saved_unsent = texts
+        try:
+            self.keep_unsent(durable=False)
+        except SpecchatError as error:
+            if str(error) != self._unsent_error:
+                self.conversation.show_error(error)
+            self._unsent_error = str(error)
+
+    def keep_unsent(self, *, durable: bool = True) -> None:
         """Store what is written and not sent, for the next session; nothing of private chats.
+
+        `durable`: wait until it is on the disk.
 
         Raises:
             StoreError: it cannot be read which are private, or the file cannot be written.
@@ -167,7 +186,7 @@ class ChatScreen(Screen[None]):
             if chat in places and text:
                 place = places[chat]
                 kept[place] = "\n".join(filter(None, (kept.get(place), text)))
-        write_unsent(self._locations.unsent, kept)
+        write_unsent(self._locations.unsent, kept, durable=durable)
 
     async def on_unmount(self) -> None:
         self.navigation.close()
@@ -192,6 +211,7 @@ class ChatScreen(Screen[None]):
     @on(ChatsChanged)
     def _chats_changed(self) -> None:
         self.navigation.refresh()
+        self.chat_actions.tell_of_damage()
 
     @on(MomentChanged)
     def update_hints(self) -> None:

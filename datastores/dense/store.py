@@ -30,6 +30,7 @@ from datastores.errors import StoreError
 from datastores.storage.erasure import erase_requested, request_erasure
 from datastores.storage.integrity import (
     damage_error,
+    discard_quarantined,
     translate_errors,
     verify_checksum,
     with_checksum,
@@ -292,8 +293,7 @@ def retain(path: Path, prefixes: tuple[str, ...], wanted: Collection[str]) -> No
                 )
                 request_erasure(db)
         erase_requested(store)
-    for part in path.parent.glob(f"{path.name}.corrupt-*"):
-        part.unlink()
+    discard_quarantined(path)
 
 
 def _exists(db: Database, table: str, row: int) -> bool:

@@ -12,9 +12,8 @@ models and training.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
@@ -317,18 +316,14 @@ def _remove(db: Database, sources: Collection[str]) -> None:
 
 
 def _open_store(path: Path) -> Store:
-    """Open the file; it and what SQLite puts beside it are readable by their owner only.
+    """Open the file.
 
     Raises:
         StoreError: also where it was damaged. It is deleted then, since what was in it would have
             to be erased with chats that are deleted later; the next call opens an empty one.
     """
-    with suppress(OSError):  # SQLite says better why there can be no file
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     store = Store(path, MIGRATIONS)
     if store.quarantined is not None:
-        for part in path.parent.glob(f"{path.name}*"):
-            part.chmod(0o600)
         _delete_quarantined(path)
         store.close()
         raise StoreError(

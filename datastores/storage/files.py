@@ -6,6 +6,7 @@ Refuses to know what is in them and where they belong.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -61,6 +62,29 @@ def write_bytes_atomic(path: Path, pieces: Iterable[bytes | memoryview]) -> None
             raise
 
 
+PRIVATE_FILE, OTHERS = 0o600, 0o077
+"""The mode of what is created here, and the bits of it that say what others may do."""
+
+
+def make_private(path: Path) -> None:
+    """Take from others what they may do with `path`, if it exists and is this person's to decide.
+
+    A link is left alone: what it leads to may be shared on purpose. Does not open the file, which
+    would drop this process's locks on it.
+
+    Raises:
+        OSError: it is this person's and cannot be changed.
+    """
+    try:
+        status = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    own = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
+    kind = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+    if own and kind and status.st_mode & OTHERS:
+        path.chmod(stat.S_IMODE(status.st_mode) & ~OTHERS)
+
+
 class WorkLock:
     """Decides which process does the idle and index work: one file, held by at most one process.
 
@@ -70,7 +94,7 @@ class WorkLock:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = FileLock(path, blocking=False, thread_local=False)
+        self._lock = FileLock(path, blocking=False, thread_local=False, mode=PRIVATE_FILE)
 
     @property
     def held(self) -> bool:

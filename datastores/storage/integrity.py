@@ -16,6 +16,7 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from glob import escape
 from pathlib import Path
 
 from datastores.errors import StoreError
@@ -89,12 +90,21 @@ MIN_DATABASE_BYTES = 512
 """Anything shorter is not a database, although SQLite would accept it as an empty one."""
 
 
+REBUILT = ".rebuilt"
+"""Ending of such a note."""
+
+LOGS = ("-wal", "-shm")
+"""Endings of the files that SQLite keeps beside a database in use."""
+
+
 class DamagedError(Exception):
     """The file is not a database, or its check failed. Internal: leads to `quarantine`."""
 
 
-def require_usable(path: Path, known: int) -> None:
+def require_usable(path: Path, known: int, *, whole: bool = False) -> None:
     """Raise unless `path` is missing, empty, or a sound database of at most version `known`.
+
+    `whole`: check all of it, however large it is.
 
     SQLite itself would delete the log of a file whose header is damaged, and would fold that of any
     other into it: hence the check of the header, and a read-only connection.
@@ -110,7 +120,7 @@ def require_usable(path: Path, known: int) -> None:
         lacks_pages = _lacks_pages(path)
         with closing(_read_only(path)) as connection:
             _require_known(connection, path, known)
-            _require_sound(connection, path, always=lacks_pages)
+            _require_sound(connection, path, always=whole or lacks_pages)
     except sqlite3.DatabaseError as error:
         if means_damage(error):
             raise DamagedError from error
@@ -123,12 +133,32 @@ def quarantine(path: Path) -> Path:
     aside, number = path.with_name(f"{path.name}.corrupt-{stamp}"), 1
     while aside.exists():
         aside, number = path.with_name(f"{path.name}.corrupt-{stamp}-{number}"), number + 1
-    for suffix in ("-wal", "-shm", ""):
+    for suffix in (*LOGS, ""):
         part = path.with_name(path.name + suffix)
         if part.exists():
             part.rename(aside.with_name(aside.name + suffix))
     damage_mark(path).unlink(missing_ok=True)
     return aside
+
+
+def quarantined_files(path: Path) -> list[Path]:
+    """What `quarantine` moved away from `path` and still lies there, the oldest first."""
+    found = path.parent.glob(f"{escape(path.name)}.corrupt-*")
+    return sorted(one for one in found if not one.name.endswith(LOGS))
+
+
+def discard_quarantined(path: Path) -> None:
+    """Delete what `quarantine` moved away from `path`: it can be made again, and may hold text that
+    was deleted. A note beside it says so, for whoever tells the person: `rebuilt_note`."""
+    if quarantined_files(path):
+        rebuilt_note(path).touch(mode=0o600)
+    for part in path.parent.glob(f"{escape(path.name)}.corrupt-*"):
+        part.unlink()
+
+
+def rebuilt_note(path: Path) -> Path:
+    """The file that says that the damaged cache at `path` was deleted and is made again."""
+    return path.with_name(f"{path.name}{REBUILT}")
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
@@ -149,9 +179,10 @@ def _has_content(path: Path) -> bool:
         return False
     except OSError as error:
         raise _unreadable(path, error.errno) from error
-    if stat.S_ISDIR(status.st_mode):
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe or a device"
         raise StoreError(
-            f"{path} is a folder where a file belongs: move it away, or use --data-dir for another"
+            f"{path} is {kind} where a file belongs: move it away, or use --data-dir for another"
             " place"
         )
     if not os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):

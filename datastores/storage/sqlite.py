@@ -8,11 +8,12 @@ fraction of a millisecond. Refuses to know any table.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -22,7 +23,9 @@ from sqlite_utils import Database
 
 from datastores.errors import StoreError
 from datastores.search_form import fold, index_form
+from datastores.storage.files import PRIVATE_FILE, make_private
 from datastores.storage.integrity import (
+    LOGS,
     DamagedError,
     damage_mark,
     is_busy,
@@ -71,6 +74,7 @@ class Store:
                     require_usable(path, len(migrations))
                 except DamagedError:
                     self.quarantined = quarantine(path)
+                _make_private(path)
                 connection = _connected(path, migrations)
         self.db = connection
         self._identity = file_identity(path)
@@ -216,7 +220,7 @@ def _connected_again(path: Path, version: int) -> Database | None:
 @contextmanager
 def open_lock(path: Path) -> Iterator[None]:
     """Hold the file's opening lock, so that two processes never migrate or quarantine at once."""
-    lock = FileLock(f"{path}.lock", timeout=OPEN_TIMEOUT_S)
+    lock = FileLock(f"{path}.lock", timeout=OPEN_TIMEOUT_S, mode=PRIVATE_FILE)
     try:
         lock.acquire()
     except OSError as error:
@@ -228,6 +232,18 @@ def open_lock(path: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def _make_private(path: Path) -> None:
+    """Create the file if it is missing; it and what SQLite puts beside it are its owner's alone.
+
+    SQLite gives its logs the mode of the file.
+    """
+    with suppress(OSError):  # SQLite says better why the file cannot be written
+        if not path.exists():
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE))
+        for suffix in ("", *LOGS):
+            make_private(path.with_name(path.name + suffix))
 
 
 def _connected(path: Path, migrations: Sequence[Migration]) -> Database:

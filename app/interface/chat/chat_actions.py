@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.conversation.export import STEM_LENGTH, as_json, as_markdown, free_path, write_whole
+from app.damage import found_damage, settle
 from app.importing.path_completion import paths_of
-from app.indexing.corpus_index import damage_message
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.topbar import NEW_CHAT
 from app.interface.dialogs.basic import Confirm, InputDialog
@@ -88,6 +88,7 @@ class ChatActions:
         self._conversation = conversation
         self._history = history
         self._locations = locations
+        self._told: set[Path] = set()
         self.actions: dict[str, Callable[[Chat], None]] = {
             "rename": self._rename,
             "pin": self._toggle_pin,
@@ -126,12 +127,22 @@ class ChatActions:
 
     async def _erase_pending(self) -> None:
         try:
-            damaged = await asyncio.to_thread(_erase_pending, self._history, self._locations)
+            await asyncio.to_thread(_erase_pending, self._history, self._locations)
         except SpecchatError as error:
             self._conversation.show_error(error)
-        else:
-            if damaged is not None:
-                self._conversation.show_error(damage_message(damaged))
+        self.tell_of_damage()
+
+    def tell_of_damage(self) -> None:
+        """Say what was found damaged, once a session."""
+        for damage in found_damage(self._locations):
+            if damage.path in self._told:
+                continue
+            self._told.add(damage.path)
+            self._conversation.show_error(damage.text)
+            try:
+                settle(damage)
+            except SpecchatError as error:
+                self._conversation.show_error(error)
 
     def _rename(self, chat: Chat) -> None:
         def keep(title: str | None) -> None:
@@ -218,8 +229,7 @@ class ChatActions:
         self._conversation.post_message(ChatsChanged())
 
 
-def _erase_pending(history: History, locations: Locations) -> Path | None:
-    """Returns where a library was moved to that proved damaged; None: it is sound."""
+def _erase_pending(history: History, locations: Locations) -> None:
     from app.runtime.deletion import erase_deleted
 
     with (
@@ -228,7 +238,6 @@ def _erase_pending(history: History, locations: Locations) -> Path | None:
     ):
         erase_deleted(beside, locations)
         library.erase()
-        return library.store.quarantined
 
 
 def display_title(chat: Chat, limit: int) -> str:

@@ -75,9 +75,9 @@ def test_a_damaged_library_is_told_of_where_a_chat_is_deleted(
     assert run(["delete", "1", "--yes"]) == 0
     aside, done = capsys.readouterr().err.splitlines()
     assert aside.startswith(
-        f"the imports were damaged and were moved to {folder / 'library.db.corrupt-'}"
+        f"your imports were damaged and set aside as {folder / 'library.db.corrupt-'}"
     )
-    assert aside.endswith(": import again")
+    assert "import your files again with `specchat import PATH…`" in aside
     assert done == "deleted 1 chat"
 
 

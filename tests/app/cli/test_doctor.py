@@ -125,7 +125,7 @@ def test_every_failing_part_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     report = _report(Options(data_dir=tmp_path))
     bad = {topic: finding.text for topic, finding in report.items() if finding.state == BAD}
     assert set(bad) == {"history", "settings", "model"}
-    assert "is damaged; the next start moves it away and begins a new one" in bad["history"]
+    assert "is damaged; the next start sets it aside and begins a new one" in bad["history"]
     assert "unknown setting 'nonsense'" in bad["settings"]
     assert bad["model"] == "x.gguf is not a GGUF file"
     assert (tmp_path / "history.db").read_bytes() == b"not a database"

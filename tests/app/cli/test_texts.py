@@ -237,7 +237,7 @@ def test_a_damaged_history_is_told_of(
     assert specchat(command, folder) == DONE
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(
-        f"the history was damaged and was moved to {data / 'history.db.corrupt-'}"
+        f"your chats were damaged and set aside as {data / 'history.db.corrupt-'}"
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app.damage import found_damage, settle
 from app.engine.stores import Stores, open_stores
 from app.indexing.corpus_index import crest_path
 from app.locations import Locations
@@ -45,14 +46,16 @@ def test_a_damaged_index_is_set_aside_with_a_word_and_made_anew(
     cut = whole[: int(keep * len(whole))]
     path_of(locations).write_bytes(cut[:100] + b"\xff" * (len(cut) - 100))
     again = opened(locations)
-    (told,) = again.errors
-    assert "rebuilt" in str(told)
-    assert "\n" not in str(told)
+    (told,) = found_damage(locations)
+    assert f"{path_of(locations)} was damaged and is made again" in told.text
+    assert not told.kept
+    settle(told)
     assert again.dense is not None
     assert again.dense.ask(DenseIndex.status).positions == 0
     again.close()
     last = opened(locations)
-    assert last.errors == []
+    assert found_damage(locations) == []
+    assert list(locations.states.glob("*.corrupt-*")) == []
     last.close()
 
 
@@ -101,7 +104,10 @@ def test_n_grams_that_cannot_be_read_are_made_anew(locations: Locations, content
     again = n_grams(locations)
     assert again.crest is not None
     assert again.crest.lookup([1, 2]) == []
-    assert [str(told).count("rebuilt") for told in again.errors] == [1] * bool(content)
+    told = [one.text for one in found_damage(locations)]
+    assert told == [f"{path} was damaged and is made again from your chats and imports"] * bool(
+        content
+    )
     again.close()
     assert list(path.parent.glob("*corrupt*")) == []
     last = n_grams(locations)

@@ -11,7 +11,7 @@ import pytest
 
 from app.importing.events import Event, ImportFinished, ImportProgress, SkippedFile
 from app.importing.pipeline import import_paths
-from app.importing.process import LIBRARY_QUARANTINED, import_in_child
+from app.importing.process import import_in_child
 from app.importing.session import read_imports
 from app.locations import Locations, locate
 from datastores.errors import InputError, StoreError
@@ -98,14 +98,3 @@ async def test_a_process_that_dies_is_a_failure(
     monkeypatch.setattr("engines.child_process.sys.executable", shutil.which("false"))
     with pytest.raises(StoreError, match="import the same path again to resume"):
         await _events(folder, locations)
-
-
-async def test_a_damaged_library_is_reported(locations: Locations, folder: Path) -> None:
-    _pages(folder, 1)
-    locations.create()
-    locations.library.write_bytes(b"no database" * 1000)
-    first = (await _events(folder, locations))[0]
-    assert isinstance(first, SkippedFile)
-    assert first.reason == LIBRARY_QUARANTINED
-    with closing(Library.open(locations.library)) as opened:
-        assert opened.contains(str(folder))

@@ -147,18 +147,6 @@ def test_a_failed_worker_is_reported(
     assert "\n" not in str(reported[0])
 
 
-def test_a_damaged_library_is_reported(locations: Locations, vocabulary: LlamaVocabulary) -> None:
-    locations.library.write_bytes(b"no database" * 1000)
-    reported: list[str] = []
-    started = Indexer(
-        locations, MODEL, vocabulary, BUDGET, lambda _, error: reported.append(str(error))
-    )
-    started.start()
-    until(lambda: reported)
-    started.close()
-    assert "a damaged library was set aside as " in reported[0]
-
-
 def test_an_import_is_indexed_when_the_library_is_stable(
     indexer: Indexer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,27 +189,14 @@ def test_a_command_indexes_messages_and_leaves_the_rest_to_a_worker(
     locations: Locations, vocabulary: LlamaVocabulary, library: Library, history: History
 ) -> None:
     history.add_message(history.create_chat().id, None, "user", " badger lantern" * 20)
-    reported: list[SpecchatError] = []
-    assert catch_up(locations, MODEL, vocabulary, BUDGET, 0, reported.append) is None
+    assert catch_up(locations, MODEL, vocabulary, BUDGET, 0) is None
     assert _knows(locations, vocabulary, " badger")
     _import(library, " walrus telescopes" * 20)
-    child = catch_up(locations, MODEL, vocabulary, BUDGET, 99, reported.append)
+    child = catch_up(locations, MODEL, vocabulary, BUDGET, 99)
     assert child is not None
     with child:
         assert child.wait() == 0
     assert _knows(locations, vocabulary, " walrus")
-    assert reported == []
-
-
-def test_a_command_warns_that_imported_texts_were_lost(
-    locations: Locations, vocabulary: LlamaVocabulary
-) -> None:
-    locations.library.write_bytes(b"no database" * 99)
-    reported: list[SpecchatError] = []
-    for _ in range(2):
-        catch_up(locations, MODEL, vocabulary, BUDGET, 0, reported.append)
-    (only,) = reported
-    assert "import your texts again" in str(only)
 
 
 def test_two_workers_do_not_run_at_once(

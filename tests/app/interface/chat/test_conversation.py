@@ -267,12 +267,13 @@ async def test_an_answer_that_was_cut_off_says_why(stage: Make, finish: str, sai
         assert said in shown(made)
 
 
-async def test_a_damaged_history_is_named(stage: Make, history: History) -> None:
-    history.store.quarantined = history.store.path.with_suffix(".damaged")
+async def test_a_damaged_history_is_named(stage: Make) -> None:
     made = stage()
+    aside = made.locations.history.with_name("history.db.corrupt-20260101-000000")
+    aside.write_bytes(b"no database")
     async with made.app.run_test() as pilot:
         await until(pilot, lambda: notices(made))
-        assert str(history.store.quarantined) in notices(made)[0]
+        assert f"specchat restore {aside}" in notices(made)[0]
 
 
 async def test_a_long_chat_is_laid_out_near_the_screen_only(stage: Make, history: History) -> None:

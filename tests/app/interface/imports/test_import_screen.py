@@ -10,8 +10,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Log, Static
 
-from app.importing.events import FindingFiles, ImportFinished, SkippedFile
-from app.importing.process import LIBRARY_QUARANTINED
+from app.importing.events import FindingFiles, ImportFinished
 from app.indexing.corpus_index import IndexingProgress
 from app.interface.imports.import_screen import ImportScreen
 from app.interface.imports.status import ImportState
@@ -67,25 +66,12 @@ async def test_a_folder_is_imported_and_summarised(stage: Make, folder: Path) ->
         assert [source.path for source in library.sources()] == [str(folder)]
 
 
-async def test_a_damaged_library_is_reported(stage: Make, scripted: Scripting) -> None:
-    scripted(
-        [SkippedFile("library.db.corrupt-1", LIBRARY_QUARANTINED), READ], [ImportFinished(DONE)]
-    )
-    made = stage()
-    async with made.app.run_test(size=(80, 24)) as pilot:
-        await ready(pilot, made)
-        await start(pilot, "/notes")
-        await until(pilot, lambda: "Imported 5,210 documents" in status_text(made))
-        assert f"skipped 1: {LIBRARY_QUARANTINED}\n    library.db.corrupt-1" in status_text(made)
-        assert "skipped 60: binary" in status_text(made)
-
-
 async def test_a_damaged_library_is_reported_at_startup(stage: Make) -> None:
     made = stage()
     made.locations.library.write_bytes(b"no database" * 1000)
     async with made.app.run_test() as pilot:
         await until(pilot, lambda: notices(made))
-        assert "A damaged library was set aside as " in notices(made)[0]
+        assert "Your imports were damaged and set aside as " in notices(made)[0]
 
 
 async def test_nothing_imported_is_an_error_with_its_reasons(stage: Make, folder: Path) -> None:

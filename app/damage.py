@@ -1,0 +1,94 @@
+"""What of a person's files was found damaged, and how to get back what was in it.
+
+A database that is damaged is moved aside, or deleted where it can be made again, by whichever
+process opens it, and that may be one that nobody hears. So the folder itself says what happened:
+what was moved aside is told for as long as it lies there, what is made again is told once. Owns the
+words. Refuses to know who shows them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.locations import Locations
+from datastores.errors import StoreError
+from datastores.storage.integrity import REBUILT, quarantined_files
+
+MAX_SOURCES = 5
+"""Named in the command that imports them again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One damaged file.
+
+    Attributes:
+        path: what was moved aside, or the note of what is made again.
+        text: what happened and what to do about it.
+        kept: whether what was in it lies there still.
+    """
+
+    path: Path
+    text: str
+    kept: bool
+
+
+def found_damage(locations: Locations) -> list[Damage]:
+    """All damage that was found and is not settled; takes a fraction of a millisecond."""
+    chats = [_chats(path) for path in quarantined_files(locations.history)]
+    imports = [_imports(path, locations) for path in quarantined_files(locations.library)]
+    return [*chats, *imports, *_made_again(locations)]
+
+
+def settle(damage: Damage) -> None:
+    """Call it when the person was told of damage: what is made again is told once.
+
+    Raises:
+        StoreError: the note cannot be deleted.
+    """
+    if damage.kept:
+        return
+    try:
+        damage.path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot delete {damage.path}: {error.strerror}") from error
+
+
+def _chats(aside: Path) -> Damage:
+    text = (
+        f"your chats were damaged and set aside as {aside}:"
+        f" `specchat restore {shlex.quote(str(aside))}` brings back what can be read of them;"
+        " delete the file when you no longer need it"
+    )
+    return Damage(aside, text, kept=True)
+
+
+def _imports(aside: Path, locations: Locations) -> Damage:
+    # Imported here: without damage nothing of importing is needed.
+    from app.importing.session import read_imports
+
+    moved = aside.stat().st_ctime if aside.exists() else 0.0
+    records = read_imports(locations.imported)
+    missing = [source for source, record in sorted(records.items()) if record.at < moved]
+    if records and not missing:
+        how = "you have imported the same files again since"
+    elif 0 < len(missing) <= MAX_SOURCES:
+        how = f"`specchat import {shlex.join(missing)}` imports the same files again"
+    else:
+        how = "import your files again with `specchat import PATH…`"
+    text = (
+        f"your imports were damaged and set aside as {aside}, and answers come without them: {how};"
+        " delete the file when you no longer need it"
+    )
+    return Damage(aside, text, kept=True)
+
+
+def _made_again(locations: Locations) -> Iterator[Damage]:
+    for folder in (locations.projections, locations.states):
+        for note in sorted(folder.rglob(f"*{REBUILT}")):
+            path = note.with_suffix("")
+            text = f"{path} was damaged and is made again from your chats and imports"
+            yield Damage(note, text, kept=False)

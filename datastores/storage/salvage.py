@@ -1,0 +1,120 @@
+"""Reads what can still be read of a damaged database, row by row.
+
+Works on a copy, so the damaged file stays as it is. Every row is looked up by its id, from the
+smallest to the largest: a damaged page costs the rows on it and none behind it. Refuses to know any
+table.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from datastores.errors import InputError
+from datastores.storage.integrity import LOGS
+
+MAGIC = b"SQLite format 3\0"
+"""How every SQLite file begins."""
+HEADER_BYTES = 100
+"""What comes before the first page's own content."""
+PAGE_BYTES = 4096
+"""SQLite's default, which every database here has."""
+MAX_GAP = 100_000
+"""So many ids in a row without a row are the end of a table whose largest id is damaged."""
+
+
+def is_database(path: Path) -> bool:
+    """Whether `path` is a file that begins as a database, or is named like one that was set aside.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC or ".db.corrupt-" in path.name
+
+
+class DamagedDatabase:
+    """A copy of a damaged database, open within `open_damaged`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, table: str) -> Iterator[dict[str, Any]]:
+        """The rows of `table`, which counts its ids from 1, that can be read."""
+        last, number, gap = self._last_id(table), 0, 0
+        # NOT INDEXED: found by its id alone, without what else may be damaged.
+        sql = f"SELECT * FROM {table} NOT INDEXED WHERE id = ?"
+        while number != last and gap < MAX_GAP:
+            number, gap = number + 1, gap + 1
+            try:
+                row = self._connection.execute(sql, (number,)).fetchone()
+            except sqlite3.DatabaseError:
+                continue  # it was hit; the next one may not be
+            if row is not None:
+                gap = 0
+                yield dict(row)
+
+    def _last_id(self, table: str) -> int | None:
+        """The largest id that `table` ever had; None if that cannot be read."""
+        try:
+            sql = "SELECT seq FROM sqlite_sequence WHERE name = ?"
+            row = self._connection.execute(sql, (table,)).fetchone()
+            return int(row["seq"])
+        except (sqlite3.DatabaseError, ValueError, TypeError):
+            return None
+
+
+@contextmanager
+def open_damaged(path: Path) -> Iterator[DamagedDatabase]:
+    """What can be read of a damaged database.
+
+    Raises:
+        InputError: nothing of it can be read.
+        OSError: it cannot be copied.
+    """
+    with TemporaryDirectory(prefix="specchat-") as folder:
+        copy = Path(folder) / "copy.db"
+        for suffix in ("", *LOGS):
+            part = path.with_name(path.name + suffix)
+            if part.exists():
+                shutil.copyfile(part, copy.with_name(copy.name + suffix))
+        try:
+            _mend_header(copy)
+            with closing(sqlite3.connect(copy)) as connection:
+                connection.row_factory = sqlite3.Row
+                connection.text_factory = lambda text: text.decode("utf-8", "replace")
+                # Without this a damaged index or trigger makes every table unreadable.
+                connection.execute("PRAGMA writable_schema = ON")
+                connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                yield DamagedDatabase(connection)
+        except sqlite3.Error as error:
+            raise InputError(f"nothing of it can be read: {error}") from error
+
+
+def _mend_header(copy: Path) -> None:
+    """Write a sound header, which says the same in every database here, in place of a damaged
+    one."""
+    with closing(sqlite3.connect(copy)) as connection:
+        try:
+            connection.execute("PRAGMA schema_version").fetchone()
+            return
+        except sqlite3.DatabaseError:
+            pass
+    header = _sound_header(copy.with_name("sound.db"), copy.stat().st_size)
+    with copy.open("r+b") as file:
+        file.write(header)
+
+
+def _sound_header(sound: Path, size: int) -> bytes:
+    """That of a database of `size` bytes."""
+    with closing(sqlite3.connect(sound)) as connection:
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        connection.execute("CREATE TABLE sound (id)")
+    header = bytearray(sound.read_bytes()[:HEADER_BYTES])
+    header[28:32] = (size // PAGE_BYTES).to_bytes(4, "big")  # the number of pages
+    return bytes(header)
