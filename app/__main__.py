@@ -1,5 +1,70 @@
-"""`python -m app` is `specchat`."""
+"""The process of `specchat`, which is `python -m app` too: streams, signals and file modes.
 
-from app.cli.main import main
+Owns what must hold before anything large is imported. Refuses to know commands.
+"""
 
-main()
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+PRIVATE = 0o077
+"""Every file that this process and its children create is its owner's alone, SQLite's logs and
+temporary files included, whatever folder it is in."""
+
+ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Signals that ask a program to end; Windows has no SIGHUP."""
+
+
+def main() -> NoReturn:
+    """The console script."""
+    interruptible = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    if interruptible:
+        # Until commands run there is nothing to put in order, and no traceback worth reading.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.umask(PRIVATE)
+    _open_standard_streams()
+
+    from app.cli.main import INTERRUPTED, run
+
+    try:
+        for number in ENDING:
+            if signal.getsignal(number) is signal.SIG_DFL:  # not where nohup has it ignored
+                signal.signal(number, _end)
+        if interruptible:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    if interruptible:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(code)
+
+
+def _end(number: int, _frame: FrameType | None) -> NoReturn:
+    """Leave as at the end of a command, so that files are closed; a second signal ends it here."""
+    signal.signal(number, signal.SIG_DFL)
+    sys.exit(128 + number)
+
+
+def _open_standard_streams() -> None:
+    """Put the null device where the shell closed a stream (`>&-`).
+
+    Otherwise the next file that is opened gets its number, and what libraries print would be
+    written into it: into a database.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            os.set_inheritable(number, True)
+            setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: SIM115
+
+
+if __name__ == "__main__":
+    main()

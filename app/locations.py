@@ -8,12 +8,14 @@ either case. Asking for a path creates nothing.
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 import platformdirs
 
 from datastores.errors import StoreError
+from datastores.storage.files import OTHERS, make_private
 
 NAME = "specchat"
 DATA_DIR_VARIABLE = "SPECCHAT_DATA_DIR"
@@ -131,6 +133,27 @@ class Locations:
         """
         for directory in (self.data, self.cache, self.config):
             make_folder(directory)
+        self._make_private()
+
+    def _make_private(self) -> None:
+        """Take from others what they may do with our files, in folders that were made by others.
+
+        Raises:
+            StoreError: a file's mode cannot be changed.
+        """
+        folders = (self.projections, self.states, self.chat_states, self.replay, self.students)
+        files = (
+            *(self.history, self.library, self.imported, self.unsent, self.work_lock),
+            *(self.offered, self.costs, self.log, self.settings),
+        )
+        try:
+            for path in files:
+                for one in (path, path.with_name(f"{path.name}.lock")):
+                    make_private(one)
+            for folder in folders:
+                _make_folder_private(folder)
+        except OSError as error:
+            raise _unusable(self.data, error.strerror or str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +188,33 @@ def make_folder(directory: Path) -> None:
         raise _unusable(directory, error.strerror or str(error)) from error
     if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
         raise _unusable(directory, "Permission denied")
+
+
+def _make_folder_private(folder: Path) -> None:
+    """A folder of ours with all that is in it, unless it is private: its files came later."""
+    try:
+        if not stat.S_IMODE(folder.stat().st_mode) & OTHERS:
+            return
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for inside, _, files in os.walk(folder):
+        for name in files:
+            make_private(Path(inside, name))
+    make_private(folder)
+
+
+def has_working_folder() -> bool:
+    """Whether the folder that relative paths begin in is still there."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def working_folder() -> Path:
+    """The folder that relative paths begin in; the home folder if another program deleted it."""
+    return Path.cwd() if has_working_folder() else Path.home()
 
 
 def model_folders() -> ModelFolders:

@@ -13,12 +13,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from app.cli.global_options import accept_global_options, global_options
 from app.config import Options
+from app.locations import has_working_folder
 from app.sanitise import one_line
 from datastores.errors import SpecchatError
 
@@ -46,6 +47,14 @@ class LazyGroup(click.Group):
             meant = f"did you mean {' or '.join(near)}?" if near else "see --help for all of them"
             ctx.fail(f"no command '{one_line(args[0], MAX_NAME_CHARACTERS)}': {meant}")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; one whose reader has gone (`| head -1`) ends quietly."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            _discard_output()
+            ctx.exit(READER_GONE)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command; None, as click requires, if there is none of that name."""
@@ -78,8 +87,9 @@ COMMANDS = {
 }
 """Every command and where it is defined; each accepts the global options after its name too."""
 
-DONE, FAILED, INTERRUPTED = 0, 1, 130
-"""Exit codes; click adds 2 for wrong usage, and a silent 1 if the reader of a pipe has gone."""
+DONE, FAILED, INTERRUPTED, READER_GONE = 0, 1, 130, 141
+"""Exit codes; click adds 2 for wrong usage. The last two are what a shell shows of a program that
+SIGINT or SIGPIPE ended."""
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of writing to standard output where it is redirected into a file."""
@@ -119,11 +129,17 @@ def run(arguments: Sequence[str]) -> int:
     except click.Abort:
         return INTERRUPTED
     except OSError as error:
-        # Errors on named files are translated where they are opened; this is standard output.
-        if error.errno not in DISK_ERRORS or error.filename is not None:
+        # Errors on named files are translated where they are opened.
+        if error.filename is not None:
             raise
-        click.echo(f"specchat: cannot write the output: {error.strerror}", err=True)
+        if error.errno in DISK_ERRORS:
+            said = f"cannot write the output: {error.strerror}"
+        elif isinstance(error, FileNotFoundError) and not has_working_folder():
+            said = "the working folder was deleted: change to another one with cd"
+        else:
+            raise
         _discard_output()
+        click.echo(f"specchat: {said}", err=True)
         return FAILED
 
 
@@ -132,8 +148,3 @@ def _discard_output() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
-
-
-def main() -> NoReturn:
-    """The console script."""
-    sys.exit(run(sys.argv[1:]))

@@ -33,6 +33,7 @@ from typing import Any
 
 from app.conversation.attachments import question_of
 from app.conversation.citations import Citation, stored_citations
+from app.locations import working_folder
 from app.sanitise import one_line
 from datastores.chats.history import HistoryReader
 from datastores.chats.records import (
@@ -70,7 +71,9 @@ def free_path(title: str, suffix: str) -> Path:
 
     It is in the working directory, or in the home directory if that is not writable.
     """
-    folder = Path.cwd() if os.access(Path.cwd(), os.W_OK) else Path.home()
+    folder = working_folder()
+    if not os.access(folder, os.W_OK):
+        folder = Path.home()
     stem = "-".join(re.findall(r"\w+", title.lower()))[:STEM_LENGTH].strip("-") or "chat"
     path, number = folder / f"{stem}{suffix}", 2
     while path.exists():

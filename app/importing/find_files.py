@@ -65,8 +65,8 @@ def find_files(path: Path, own: frozenset[Path]) -> Iterator[FoundFile | Skipped
 
     `own`: specchat's own directories, which are skipped; importing them would never end.
     """
-    root = Path(os.path.abspath(expanded(path)))
     try:
+        root = Path(os.path.abspath(expanded(path)))
         mode = root.stat().st_mode
     except OSError as error:
         yield SkippedFile(storable_name(str(path)), read_failure(error))

@@ -26,6 +26,7 @@ from app.interface.chat.suggestions import (
 from app.interface.commands.slash_commands import SlashName, completions
 from app.interface.text_inputs import TextInput
 from app.interface.workers import start_worker
+from app.locations import working_folder
 from app.sanitise import one_line
 
 
@@ -42,7 +43,7 @@ class Completion:
         self.model_names: Callable[[], Sequence[str]] = tuple
         self._prompt = prompt
         self._suggestions = suggestions
-        self._search = PathSearch(Path.cwd())
+        self._search = PathSearch(working_folder())
         self._target: CompletionSpan | None = None
         self._listed: CompletionSpan | None = None
         self._row = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from importlib.metadata import version
@@ -127,7 +128,7 @@ def test_a_reader_that_left_is_no_complaint(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "app", "locate", "--data-dir", str(tmp_path)]
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
-    assert (done.returncode, done.stderr) == (1, b"")
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
 def test_every_path_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
