@@ -14,6 +14,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from threading import Timer
 from types import FrameType
 from typing import TextIO
 
@@ -63,11 +64,18 @@ from engines.ralm.events import RalmStatistics
 from engines.step import FINISH_REPETITION
 
 EXIT_INTERRUPTED = 130
+STOPPING = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+"""Signals that stop an answer; Windows has no SIGHUP."""
 WORDED = "In the words of your imports, not the model's own (--docs knn)."
 NOT_ENCODED = (
     "Answered in the model's own words: no import is indexed for --docs knn yet. Leave `specchat`"
     " open and idle to index them."
 )
+PATIENCE_S = 2.0
+"""Of reading standard input without a word."""
+WAITING = "Reading standard input until it ends. To ask without it: Ctrl-C, and add -n."
 NOTHING_IMPORTED = "No imports to answer from. Add your files with `specchat import PATH…`."
 
 REPEATED = "Stopped: the answer repeated itself."
@@ -107,6 +115,9 @@ Write = Callable[[str], object]
     metavar="TEXT",
     help=r"Stop sequence: end the answer before this text, in which \n is a new line; repeatable.",
 )
+@click.option(
+    "-n", "--no-stdin", is_flag=True, help="Leave standard input alone, as in a loop that reads it."
+)
 @click.option("--raw", is_flag=True, help="Print plain text, without rendering Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print text and figures as one JSON object.")
 @click.pass_context
@@ -120,19 +131,21 @@ def ask(
     docs: str | None,
     source: str,
     sequences: tuple[str, ...],
+    no_stdin: bool,
     raw: bool,
     as_json: bool,
 ) -> None:
     """Ask one question and print the answer.
 
     QUESTION needs no quotes. Piped text goes before it, like an attached file; without QUESTION, or
-    with -, the piped text is the question. Markdown is formatted on a terminal only.
+    with -, the piped text is the question. A file that a loop is reading (`while read`) is left
+    alone; where a loop reads a pipe, use -n. Markdown is formatted on a terminal only.
     """
     options: Options = context.ensure_object(Options)
     if system and continued:
         raise InputError("--system is for a new chat: leave out --continue")
     sequences = require_sequences(tuple(map(unescaped, sequences)), "--stop")
-    text, attachments = read_question(words, files)
+    text, attachments = read_question(words, files, sys.stdin if not no_stdin else None)
     locations = locate(options.data_dir)
     chosen, mode = _searched(source, docs, locations)
     with open_history(locations) as history:
@@ -143,7 +156,7 @@ def ask(
         for restriction in engine.restrictions:
             _warn(one_line(restriction, MAX_LINE_CHARACTERS))
         reported = _report_errors(engine, ())
-        with stopping(model_thread), ExitStack() as place:
+        with stopping(model_thread) as stopped, ExitStack() as place:
             if unsaved:
                 parent = history.last_chat().active if continued else None
                 begin = partial(assistant.answer_unsaved, parent, text, system, attachments)
@@ -161,13 +174,13 @@ def ask(
             with _warning(reported):
                 _index_exchange(history, chat.id, locations, engine)
     if answer.end.finish == INTERRUPTED:
-        context.exit(EXIT_INTERRUPTED)
+        context.exit(128 + stopped[0] if stopped else EXIT_INTERRUPTED)
 
 
 def _index_exchange(history: History, chat: int, locations: Locations, engine: Engine) -> None:
     """Have the last question and answer of `chat` drafted from."""
     question = history.message(history.chat(chat).active or 0).parent or 0
-    catch_up(locations, engine.path, engine.vocabulary, engine.crest_bytes, question - 1, _warn)
+    catch_up(locations, engine.path, engine.vocabulary, engine.crest_bytes, question - 1)
 
 
 def _searched(source: str, docs: str | None, locations: Locations) -> tuple[str, str]:
@@ -210,19 +223,24 @@ def _warn(error: object) -> None:
     click.echo(str(error), err=True)
 
 
-def read_question(words: Sequence[str], files: Sequence[Path]) -> tuple[str, list[Attachment]]:
+def read_question(
+    words: Sequence[str], files: Sequence[Path], stdin: TextIO | None
+) -> tuple[str, list[Attachment]]:
     """The question in `words`, and what goes before it: `files`, then what is piped in.
 
     Without words, or with `-`, what is piped in is the question.
+
+    Args:
+        stdin: None to leave it alone.
 
     Raises:
         InputError: there is none, or no text.
     """
     question = " ".join(words)
-    stdin: TextIO | None = sys.stdin  # None if the shell closed it
     piped = None
-    if stdin is not None and (question == "-" or not stdin.isatty()):
-        piped = read_stream(stdin.buffer, STANDARD_INPUT)
+    if stdin is not None and (question == "-" or _is_ours(stdin)):
+        with _saying_that_it_waits():
+            piped = read_stream(stdin.buffer, STANDARD_INPUT)
     elif not words:
         raise InputError("no question: write it after `specchat ask`, or pipe it in")
     if question in ("", "-") and piped is not None:
@@ -231,6 +249,31 @@ def read_question(words: Sequence[str], files: Sequence[Path]) -> tuple[str, lis
         raise InputError("no question: write it after `specchat ask`, or pipe it in")
     attachments = [read_attachment(path) for path in files]
     return question, [*attachments, piped] if piped is not None and piped.text else attachments
+
+
+def _is_ours(stdin: TextIO) -> bool:
+    """Whether standard input was meant for this command.
+
+    A terminal is not, nor is a file that was read in part: a loop's (`while read … done < FILE`).
+    """
+    if stdin.isatty():
+        return False
+    try:
+        return os.lseek(stdin.fileno(), 0, os.SEEK_CUR) == 0
+    except OSError:
+        return True  # a pipe has no position
+
+
+@contextmanager
+def _saying_that_it_waits() -> Iterator[None]:
+    """Say so if standard input does not end: it may never."""
+    timer = Timer(PATIENCE_S, _warn, [WAITING])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextmanager
@@ -266,18 +309,28 @@ def load(model_thread: ModelThread) -> tuple[Engine, Assistant]:
 
 
 @contextmanager
-def stopping(model_thread: ModelThread) -> Iterator[None]:
-    """Within this, Ctrl-C stops the answer and keeps it; a second one ends the program."""
+def stopping(model_thread: ModelThread) -> Iterator[list[int]]:
+    """Within this, Ctrl-C, and what else asks a program to end, stops the answer and keeps it; a
+    second one ends the program. Yields the numbers of the signals that came."""
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in STOPPING}
 
-    def stop(_number: int, _frame: FrameType | None) -> None:
+    def stop(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
         model_thread.stop()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        restore()
 
-    before = signal.signal(signal.SIGINT, stop)
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, stop)
     try:
-        yield
+        yield came
     finally:
-        signal.signal(signal.SIGINT, before)
+        restore()
 
 
 @contextmanager

@@ -128,17 +128,24 @@ def _text(reader: ReaderProcess, found: FoundFile) -> str:
 
 
 def read_stream(stream: BinaryIO, name: str) -> Attachment:
-    """The UTF-8 text in `stream`, which `name` names.
+    """The text in `stream`, which `name` names, in any encoding that an import reads.
 
     Raises:
-        InputError: it is too large or no text.
+        InputError: it cannot be read, is too large, or no text.
     """
-    content = stream.read(MAX_ATTACHMENT_BYTES + 1)
+    # Imported here: a question without files needs no readers.
+    from app.importing.source_file import decode
+
+    try:
+        content = stream.read(MAX_ATTACHMENT_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot read {name}: {error.strerror}") from error
     _require_size(name, len(content))
     try:
-        return Attachment(name, len(content), content.decode("utf-8-sig").rstrip())
-    except UnicodeDecodeError as error:
-        raise InputError(f"{name} is not UTF-8 text: convert it first") from error
+        text, _ = decode(content)
+    except InputError as error:
+        raise InputError(f"{name} is not text: {error}") from error
+    return Attachment(name, len(content), text.rstrip())
 
 
 def _attachment(path: Path, size: int, texts: Sequence[tuple[str, str]]) -> Attachment:

@@ -11,7 +11,7 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 
 from datastores.errors import StoreError
-from datastores.storage.files import write_atomic
+from datastores.storage.files import write_atomic, write_bytes_atomic
 
 NEW = "new"
 """The key of the text written in a chat that is not stored yet."""
@@ -30,18 +30,22 @@ def read_unsent(path: Path) -> dict[int | None, str]:
         return {}
 
 
-def write_unsent(path: Path, texts: UnsentTexts) -> None:
+def write_unsent(path: Path, texts: UnsentTexts, *, durable: bool = True) -> None:
     """Replace the file; without texts there is none.
+
+    `durable`: wait until it is on the disk, which may take a moment.
 
     Raises:
         StoreError: it cannot be written.
     """
     stored = {NEW if chat is None else str(chat): text for chat, text in texts.items() if text}
     try:
-        if stored:
+        if not stored:
+            path.unlink(missing_ok=True)
+        elif durable:
             write_atomic(path, [json.dumps(stored)])
         else:
-            path.unlink(missing_ok=True)
+            write_bytes_atomic(path, [json.dumps(stored).encode()])
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror}; check its permissions") from error
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, ClassVar
 
@@ -45,6 +48,9 @@ from datastores.errors import InputError, SpecchatError
 if TYPE_CHECKING:
     from app.runtime.idle_encoding import EncodingProgress
     from app.runtime.learning import LearningNews
+
+ENDING = () if sys.platform == "win32" else (signal.SIGTERM, signal.SIGHUP)
+"""Signals on which the interface stores what is written and not sent, and leaves."""
 
 INTERFACE_DIR = Path(__file__).parent
 THEME_HINT = "Press {palette} and choose “Change theme” to see them."
@@ -108,6 +114,10 @@ class Specchat(App[None], inherit_bindings=False):
             await super().on_event(event)
 
     def on_mount(self) -> None:
+        for number in ENDING:
+            asyncio.get_running_loop().add_signal_handler(
+                number, partial(self.exit, return_code=128 + number)
+            )
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
         self.app_suspend_signal.subscribe(self, lambda _: self._write(RESTORE_TITLE))
         self.app_resume_signal.subscribe(self, lambda _: self._show_title())
@@ -251,6 +261,9 @@ def run(options: Options, stage: DemoStage | None = None) -> None:
     try:
         app.run()
     finally:
+        for number in ENDING:
+            # What comes now, as more signals do while a terminal closes, is over in a second.
+            signal.signal(number, signal.SIG_IGN)
         at_rest = app.leave()
         history.close()
     if not at_rest:
@@ -258,7 +271,9 @@ def run(options: Options, stage: DemoStage | None = None) -> None:
         # takes minutes), nor run on while modules are torn down. What was shown is stored.
         if stage is not None:
             stage.remove()
-        os._exit(0)
+        os._exit(app.return_code or 0)
+    if app.return_code:
+        sys.exit(app.return_code)
 
 
 def _tune_garbage_collector() -> None:

@@ -186,11 +186,13 @@ class ChatView(Vertical):
         """Take over the unsent texts of an earlier session."""
         self.unsent.restore(self.prompt, texts)
 
-    def unsent_texts(self) -> UnsentTexts:
-        """The unsent text of each chat, queued messages included."""
+    def unsent_texts(self) -> dict[int | None, str]:
+        """The unsent text of each chat, queued messages included. Changes nothing."""
+        texts = self.unsent.all(self.prompt, self.chat)
         if self.turn is not None and self.queue.messages:
-            self.unsent.put_back(self.prompt, self.queue.take_all(), self.turn.chat, self.chat)
-        return self.unsent.all(self.prompt, self.chat)
+            chat, queued = self.turn.chat, [message.text for message in self.queue.messages]
+            texts[chat] = "\n".join(filter(None, (*queued, texts.get(chat))))
+        return texts
 
     def edit_queued(self, index: int = -1) -> None:
         """Move a queued message back to the prompt; by default the last one."""

@@ -18,7 +18,6 @@ from textual.widgets import TextArea
 
 from app.conversation.attachments import Attachment
 from app.conversation.session_statistics import SessionStatistics
-from app.conversation.unsent import UnsentTexts
 from app.interface.chat.attachment_bar import AttachmentsChanged
 from app.interface.chat.chat_view import ChatView, store_tuning
 from app.interface.chat.context_meter import ContextMeter
@@ -96,7 +95,7 @@ class Conversation(ChatView):
             self.prompt.focus()
         self.post_message(MomentChanged())
 
-    def unsent_texts(self) -> UnsentTexts:
+    def unsent_texts(self) -> dict[int | None, str]:
         """As `ChatView.unsent_texts`, with a question that still waits for the model to load."""
         turn, texts = self.turn, super().unsent_texts()
         if turn is None or not turn.text or self.model_thread.model is not None:

@@ -209,6 +209,10 @@ class QuestionEdit:
         prompt.border_subtitle = keymap_of(prompt).fill(EDITING_HINT)
         prompt.focus()
 
+    def replaced(self, prompt: Prompt) -> Unsent:
+        """What is in the prompt once the edit ends."""
+        return self._replaced if self.question is not None else unsent_in(prompt)
+
     def leave(self, prompt: Prompt) -> None:
         """End the edit and restore the previous text of the prompt."""
         if self.question is not None:
@@ -243,10 +247,10 @@ class UnsentText:
         if before:
             prompt.put_back(before)
 
-    def all(self, prompt: Prompt, opened: int | None) -> UnsentTexts:
-        """All unsent texts, without their attachments; ends an edit."""
-        self.leave_edit(prompt)
-        return {chat: unsent.text for chat, unsent in self._by_chat.items()} | {opened: prompt.text}
+    def all(self, prompt: Prompt, opened: int | None) -> dict[int | None, str]:
+        """All unsent texts, without their attachments and without an edit. Changes nothing."""
+        written = self._edit.replaced(prompt).text
+        return {chat: unsent.text for chat, unsent in self._by_chat.items()} | {opened: written}
 
     def edit(self, prompt: Prompt, question: StoredMessage) -> None:
         """Begin to edit `question`."""

@@ -159,7 +159,7 @@ def test_a_folder_and_piped_text_are_attached(tmp_path: Path) -> None:
         (["--model", "/nowhere/model.gguf", "ask", "x"], b"", "model.gguf"),
         (["ask", "word " * 5000], b"", "context"),
         (["--data-dir", "/dev/null/no", "ask", "x"], b"", "/dev/null/no"),
-        (["ask"], b"\x7fELF\xff\x00", "standard input is not UTF-8 text"),
+        (["ask"], b"\x7fELF\xff\x00", "standard input is not text: binary"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_1(
@@ -269,8 +269,8 @@ def test_folders_in_place_of_caches_keep_no_answer_back(tmp_path: Path) -> None:
 
 UNHURRIED = """
 import signal
+from app.__main__ import main
 from app.cli import ask
-from app.cli.main import main
 from tests.waiting import until
 
 def fragment(text):
@@ -282,19 +282,22 @@ def fragment(text):
 printed, clean, ask.clean = [], ask.clean, fragment
 main()
 """
-"""The command; after the first fragment of an answer, the next one waits for Ctrl-C."""
+"""The command; after the first fragment of an answer, the next one waits for a signal."""
 
 
-def test_ctrl_c_keeps_what_was_written_and_exits_with_130(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_keeps_what_was_written_and_is_the_exit_code(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     arguments = ["ask", "Give me examples of tar.", "--temperature", "0"]
     command = [sys.executable, "-c", UNHURRIED, "--data-dir", str(tmp_path), *arguments]
     pipe, root = subprocess.PIPE, Path(__file__).parents[3]
     with subprocess.Popen(command, cwd=root, stdout=pipe, stderr=pipe) as process:
         assert process.stdout is not None
         seen = os.read(process.stdout.fileno(), 1)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 130, err.decode()
+    assert process.returncode == 128 + number, err.decode()
     with closing(History.open(tmp_path / "history.db")) as history:
         answer = history.thread(history.last_chat().id)[-1]
     assert answer.finish == "interrupted"
