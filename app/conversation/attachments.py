@@ -134,7 +134,7 @@ def read_stream(stream: BinaryIO, name: str) -> Attachment:
         InputError: it cannot be read, is too large, or no text.
     """
     # Imported here: a question without files needs no readers.
-    from app.importing.source_file import decode
+    from app.importing.encodings import decode
 
     try:
         content = stream.read(MAX_ATTACHMENT_BYTES + 1)

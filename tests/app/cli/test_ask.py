@@ -273,13 +273,14 @@ from app.__main__ import main
 from app.cli import ask
 from tests.waiting import until
 
-def fragment(text):
-    if printed:
-        until(lambda: signal.getsignal(signal.SIGINT) is signal.default_int_handler)
-    printed.extend(text)
-    return clean(text)
+class Unhurried(ask.StreamCleaner):
+    def clean(self, text):
+        if printed:
+            until(lambda: signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+        printed.append(text)
+        return super().clean(text)
 
-printed, clean, ask.clean = [], ask.clean, fragment
+printed, ask.StreamCleaner = [], Unhurried
 main()
 """
 """The command; after the first fragment of an answer, the next one waits for a signal."""
