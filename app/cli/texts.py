@@ -56,7 +56,7 @@ def import_(options: Options, paths: tuple[Path, ...], as_json: bool, watch: boo
     """Import your files, to answer from them and to answer faster.
 
     PATH is a file, a folder or an archive. File types are detected: Markdown, plain text, source
-    code, HTML, PDF, notebooks, exports of ChatGPT, Claude and specchat, ShareGPT, JSONL with
+    code, HTML, PDF, mails, notebooks, exports of ChatGPT, Claude and specchat, ShareGPT, JSONL with
     messages, shell histories. Folders follow .gitignore; folders of programs (node_modules,
     .obsidian) are left out unless PATH is one; secrets are removed. Re-importing adds
     only what is new. Ctrl-C stops; the same command resumes.

@@ -135,7 +135,7 @@ def _decoded(content: bytes) -> tuple[str, str]:
 def _by_line(content: bytes) -> tuple[str, str]:
     """Each line as UTF-8 if it is that, else in the encoding that all others seem to be in."""
     lines = content.splitlines(keepends=True)
-    utf8 = [_is_utf8(line) for line in lines]
+    utf8 = [is_utf8(line) for line in lines]
     foreign = b"".join(line for line, good in zip(lines, utf8, strict=True) if not good)
     guess, sure = guess_encoding(foreign[:SAMPLE_SIZE])
     text = "".join(
@@ -148,7 +148,8 @@ def _by_line(content: bytes) -> tuple[str, str]:
     return text, "" if sure else ASSUMED.format(encoding=name)
 
 
-def _is_utf8(line: bytes) -> bool:
+def is_utf8(line: bytes) -> bool:
+    """Whether it is valid UTF-8."""
     try:
         line.decode()
     except UnicodeDecodeError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from app.importing.encodings import decode
+from app.importing.encodings import decode, is_utf8
 from app.importing.source_file import MAX_TEXT_BYTES, FormatReader, Outcome, SourceFile
 from datastores.errors import InputError
 from datastores.library.documents import SHELL, Document, Part
@@ -22,6 +22,8 @@ _FISH_ESCAPE = re.compile(r"\\(n|\\)")
 
 _META = 0x83
 """zsh escapes bytes that it uses itself: this byte, then the original with bit 5 flipped."""
+_METAFIED = re.compile(rb"(?:[^\x83-\xa2]|\x83[\x20\x80-\x82\xa3-\xbf])*")
+"""A line as zsh writes it. No character of UTF-8 stays one in it if a byte of it is escaped."""
 
 
 def _is_bash(file: SourceFile) -> bool:
@@ -45,8 +47,14 @@ def _read_bash(file: SourceFile) -> Iterator[Outcome]:
 
 
 def _read_zsh(file: SourceFile) -> Iterator[Outcome]:
-    text, _ = decode(unmetafy(file.read(MAX_TEXT_BYTES)))
+    lines = file.read(MAX_TEXT_BYTES).splitlines(keepends=True)
+    text, _ = decode(b"".join(map(_typed, lines)))
     yield _document(file, _ZSH_ENTRY.sub("", text.replace("\\\n", "\n")))
+
+
+def _typed(line: bytes) -> bytes:
+    """A line without zsh's escapes, unless it is plain: other programs write to histories, too."""
+    return line if is_utf8(line) or not _METAFIED.fullmatch(line) else unmetafy(line)
 
 
 def _read_fish(file: SourceFile) -> Iterator[Outcome]:

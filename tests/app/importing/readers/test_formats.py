@@ -149,6 +149,14 @@ def test_zsh_history_with_its_metafied_bytes() -> None:
     assert _parts(".zsh_history", b"ls\npwd\n") == [(SHELL, "ls\npwd\n")]
 
 
+def test_zsh_history_in_plain_utf8_beside_metafied_lines() -> None:
+    typed = "echo 'ă Ã → 你好 é'\n"
+    plain = f": 1700000000:0;{typed}".encode()
+    metafied = b": 1700000001:0;" + _metafied(typed.encode())
+    assert _parts(".zsh_history", plain) == [(SHELL, typed)]
+    assert _parts(".zsh_history", plain + metafied) == [(SHELL, typed * 2)]
+
+
 @given(st.binary(max_size=100))
 def test_metafied_bytes_come_back(typed: bytes) -> None:
     assert unmetafy(_metafied(typed)) == typed
