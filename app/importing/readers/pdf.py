@@ -6,8 +6,10 @@ Owns which files are PDFs, and how text is made of their pages.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
+from app.importing.readers.pdf_columns import TextBox, is_joined, reading_order
 from app.importing.source_file import (
     MAX_PDF_BYTES,
     NO_TEXT,
@@ -18,8 +20,16 @@ from app.importing.source_file import (
 from datastores.errors import InputError
 from datastores.library.documents import NOTES, Document, Part
 
+if TYPE_CHECKING:
+    from pypdfium2 import PdfTextPage
+
 _WRAPPED_LINE = re.compile(r"(?<=[a-z,;])\n(?=[a-z(])")
 """A line end within a sentence: where the line was full, not where the author wanted one."""
+
+
+_HYPHEN = re.compile("[\ufffe\x02](?:\r?\n)?")
+"""What marks a word that was hyphenated at the end of a line."""
+_LINE_END_HYPHEN = re.compile("(?<=[a-z])[-\ufffe\x02]\n(?=[a-z])")
 
 
 def _claims(file: SourceFile) -> bool:
@@ -42,10 +52,26 @@ def pdf_text(content: bytes) -> str:
 
     try:
         document = pypdfium2.PdfDocument(content)
-        pages = [page.get_textpage().get_text_range() for page in document]
+        pages = [_page_text(page.get_textpage()) for page in document]
     except pypdfium2.PdfiumError as error:
         locked = "password" in str(error).lower()
         raise InputError("encrypted PDF" if locked else "damaged or truncated PDF") from error
-    # U+FFFE and U+0002 mark a word that was hyphenated at the end of a line.
-    text = re.sub("[\ufffe\x02](?:\r?\n)?", "", "\n\n".join(pages))
+    text = _HYPHEN.sub("", "\n\n".join(pages))
     return _WRAPPED_LINE.sub(" ", text.replace("\r\n", "\n").replace("\0", ""))
+
+
+def _page_text(page: PdfTextPage) -> str:
+    """Its text in the order of the file, or of its columns."""
+    boxes = [TextBox(*page.get_rect(number), number) for number in range(page.count_rects())]
+    lines = reading_order(boxes)
+    if not lines:
+        return str(page.get_text_range())
+    return _LINE_END_HYPHEN.sub("", "\n".join(_line_text(page, line) for line in lines))
+
+
+def _line_text(page: PdfTextPage, line: Sequence[TextBox]) -> str:
+    texts = [page.get_text_bounded(box.left, box.bottom, box.right, box.top) for box in line]
+    joined = texts[:1]
+    for first, second, text in zip(line, line[1:], texts[1:], strict=False):
+        joined += [text] if is_joined(first, second) else [" ", text]
+    return " ".join("".join(joined).split())

@@ -59,7 +59,12 @@ def zipped(path: Path, members: Mapping[str, bytes]) -> Path:
 
 def pdf(text: str) -> bytes:
     """The smallest PDF that shows `text` (ASCII, without brackets)."""
-    stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()
+    return pdf_of(f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET")
+
+
+def pdf_of(drawn: str) -> bytes:
+    """A PDF of one page, on which `drawn` (operators of PDF, ASCII) shows something."""
+    stream = drawn.encode()
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
         b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",

@@ -32,6 +32,10 @@ def _mail(text: str = "The ferry leaves at nine.\n") -> EmailMessage:
     return message
 
 
+def _attach(message: EmailMessage, name: str, content: bytes) -> None:
+    message.add_attachment(content, maintype="application", subtype="octet-stream", filename=name)
+
+
 def test_a_mail_is_its_subject_sender_and_text() -> None:
     expected = (
         "# Überfahrt nach Aspholm\n\nFrom: Märta <marta@example.org>\nTo: all@example.org\n"
@@ -70,10 +74,9 @@ def test_of_alternatives_the_plain_one_is_read() -> None:
 def test_attachments_with_text_are_read_and_others_named() -> None:
     message = _mail()
     message.add_attachment("Adults nine crowns.", filename="prices.txt")
-    data = {"maintype": "application", "subtype": "octet-stream"}
-    message.add_attachment(b"| child | four |\n", filename="table.md", **data)
+    _attach(message, "table.md", b"| child | four |\n")
     message.add_attachment(b"\x89PNG\0", maintype="image", subtype="png", filename="map.png")
-    message.add_attachment(b"PK\x03\x04\0\1\2", filename="all.zip", **data)
+    _attach(message, "all.zip", b"PK\x03\x04\0\1\2")
     message.add_attachment(
         pdf("Seventeen knots"), maintype="application", subtype="pdf", filename="knots.pdf"
     )
