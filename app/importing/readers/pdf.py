@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _WRAPPED_LINE = re.compile(r"(?<=[a-z,;])\n(?=[a-z(])")
 """A line end within a sentence: where the line was full, not where the author wanted one."""
 
-
 _HYPHEN = re.compile("[\ufffe\x02](?:\r?\n)?")
 """What marks a word that was hyphenated at the end of a line."""
 _LINE_END_HYPHEN = re.compile("(?<=[a-z])[-\ufffe\x02]\n(?=[a-z])")
@@ -62,7 +61,10 @@ def pdf_text(content: bytes) -> str:
 
 def _page_text(page: PdfTextPage) -> str:
     """Its text in the order of the file, or of its columns."""
-    boxes = [TextBox(*page.get_rect(number), number) for number in range(page.count_rects())]
+    boxes = []
+    for number in range(page.count_rects()):
+        left, bottom, right, top = page.get_rect(number)
+        boxes.append(TextBox(left, bottom, right, top, number))
     lines = reading_order(boxes)
     if not lines:
         return str(page.get_text_range())

@@ -35,7 +35,7 @@ THIRD = (
     "is made into jelly in November.",
 )
 TITLE = "A title across all of the columns of this page"
-READ = {
+READ: dict[tuple[str, ...], str] = {
     LEFT: "The keeper of the lighthouse paints the north wall every April, and he needs twelve"
     " litres of white paint for it, because the salt eats into the old coat of lime. In May he"
     " mends the boats.",
