@@ -53,6 +53,7 @@ def demo() -> None:
 def _print_demo(stage: DemoStage) -> None:
     locations = locate(stage.options.data_dir)
     click.echo(f"{INTRODUCTION}\n")
+    stage.make_model()
     with open_history(locations) as history, closing(load(stage.options, locations)) as engine:
         before = _print_answers(engine, history, locations, BEFORE)
         with open_library(locations) as library:

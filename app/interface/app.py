@@ -38,7 +38,7 @@ from app.interface.terminal import KEEP_TITLE, RESTORE_TITLE, AnswerNotice, titl
 from app.interface.text_inputs import as_pressed
 from app.interface.themes import DARK, THEMES, muted_variables, theme_variables
 from app.locations import Locations, locate
-from app.runtime.demo import DEMO_MODEL, INTRODUCTION, DemoStage
+from app.runtime.demo import DEMO_MODEL, DemoStage
 from app.runtime.model_thread import Model, OpenModel
 from app.runtime.open_model import open_model
 from app.sanitise import one_line
@@ -244,9 +244,11 @@ def run(options: Options, stage: DemoStage | None = None) -> None:
 
     def load(choice: str | None) -> Model:
         chosen = replace(options, model=choice or options.model)
+        if stage is not None and choice is None:
+            stage.make_model()
         notify = (app.indexer_changed, app.idle_changed, app.learning_changed)
         model = open_model(chosen, locations, history, *notify)
-        return model if stage is None else replace(model, name=DEMO_MODEL, hint=INTRODUCTION)
+        return model if stage is None else replace(model, name=DEMO_MODEL, hint="")
 
     app = Specchat(
         history,

@@ -1,21 +1,26 @@
 """The demonstration in the interface: asks, imports, asks again, and reports the gain.
 
-Drives the same conversation and import that a person would. Esc, a question of the person's own or
-leaving ends it. The stage belongs to `app.runtime.demo`, every figure to the session's statistics.
+Drives the same conversation and import that a person would, and says above the prompt what it does.
+Esc, a question of the person's own or leaving ends it. The stage belongs to `app.runtime.demo`,
+every figure to the session's statistics.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from textual.app import App
+from textual.containers import Center
+from textual.widgets import Static
 
 from app.conversation.session_statistics import SessionStatistics
+from app.interface.commands.keymap import keymap_of
 from app.interface.terminal import run_in_terminal
-from app.runtime.demo import AFTER, BEFORE, DemoStage, MeasuredAnswer, conclusion
+from app.runtime.demo import AFTER, BEFORE, INTRODUCTION, DemoStage, MeasuredAnswer, conclusion
 from datastores.errors import InputError
 from engines.child_process import child_environment
 
@@ -29,10 +34,31 @@ PAUSE_S = 1.0
 """Time to read the panel between two answers."""
 INDEXING_TIMEOUT_S = 30.0
 """How long the import may take to be ready for drafts."""
-RESULT_TIMEOUT_S = 120.0
-"""How long the conclusion is shown."""
+
+FIRST = (
+    "Demo 1/3 · Three questions. Nothing here holds their answers yet, so few words can be drafted."
+)
+SECOND = "Demo 2/3 · Importing commands.md, a file of commands, to draft from it."
+THIRD = (
+    "Demo 3/3 · Five other questions, whose answers are in that file. {tint} shows which words"
+    " were drafted from it."
+)
+NEXT = "Now ask something yourself; {quit} quits."
+TAKEN_OVER = "The demo has ended. Ask on: nothing is kept. {quit} quits."
+NO_MODEL = "The demo cannot run: its model cannot be made. {quit} quits."
 ELSEWHERE = "This terminal cannot be suspended. Run `specchat demo` in another one."
 FAILED = "The demo failed. Run `specchat demo` in a shell to see why."
+
+
+class TakenOverError(Exception):
+    """The person pressed Esc or asked something: the rest is theirs."""
+
+
+class DemoCaption(Static):
+    """What the demonstration does now, above the prompt, where it covers nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(f"{INTRODUCTION} Esc ends the demo.", markup=False)
 
 
 class Demo:
@@ -42,43 +68,44 @@ class Demo:
         self._screen = screen
         self._stats = stats
         self._stage = stage
+        self._caption = DemoCaption()
+        self._requests = 0
 
     async def run(self) -> None:
         """Run to the end, unless the person takes over."""
-        await _until(lambda: self._screen.conversation.model_thread.model is not None)
-        await asyncio.sleep(READING_S)
-        before = await self._ask(BEFORE)
-        if before is None:
-            return
+        conversation = self._screen.conversation
+        self._requests = conversation.requests
+        await conversation.mount(Center(self._caption), before=conversation.queue.parent)
+        try:
+            self._say(await self._play())
+        except TakenOverError:
+            self._say(NO_MODEL if conversation.topbar.failed else TAKEN_OVER)
+
+    async def _play(self) -> str:
+        """Ask, import and ask again; returns what came out of it."""
+        conversation = self._screen.conversation
+        shown = monotonic()
+        await self._until(lambda: conversation.model_thread.model is not None)
+        await self._wait(READING_S - (monotonic() - shown))
+        self._say(FIRST)
+        before = [await self._answer(question) for question in BEFORE]
+        self._say(SECOND)
         await self._import()
-        after = await self._ask(AFTER)
-        if after is not None:
-            said = f"{conclusion(before, after)} Now ask it something yourself."
-            self._screen.notify(said, markup=False, timeout=RESULT_TIMEOUT_S)
+        self._say(THIRD)
+        after = [await self._answer(question) for question in AFTER]
+        return f"{conclusion(before, after)} {NEXT}"
 
-    async def _ask(self, questions: Sequence[str]) -> list[MeasuredAnswer] | None:
-        """Ask in turn; None if the person stopped an answer or asked something else."""
-        answers = []
-        conversation = self._screen.conversation
-        for question in questions:
-            await asyncio.sleep(PAUSE_S)
-            if conversation.turn is not None:
-                return None
-            if not await self._answered(question):
-                return None
-            answers.append(self._measured())
-        return answers
+    def _say(self, text: str) -> None:
+        self._caption.update(keymap_of(self._screen).fill(text))
 
-    async def _answered(self, question: str) -> bool:
-        """Send `question` and wait for its answer; False if the person took over."""
+    async def _answer(self, question: str) -> MeasuredAnswer:
+        """Send `question`, and wait for its answer."""
         conversation = self._screen.conversation
+        await self._wait(PAUSE_S)
+        self._requests += 1
         conversation.send(question)
         turn = conversation.turn
-        await _until(lambda: conversation.turn is not turn)
-        return turn is not None and not turn.stopped
-
-    def _measured(self) -> MeasuredAnswer:
-        """What the last answer took."""
+        await self._until(lambda: conversation.turn is not turn)
         answer, taken = self._stats.answer, self._stats.throughput
         return MeasuredAnswer(
             answer.call_tokens, answer.target_calls, taken.seconds, taken.plain_seconds
@@ -88,8 +115,28 @@ class Demo:
         """Import the file, and wait until it is ready for drafts."""
         task = self._screen.import_task
         task.begin(str(self._stage.file))
-        await _until(lambda: not task.state.running)
-        await _until(lambda: task.state.indexed_tokens > 0, INDEXING_TIMEOUT_S)
+        await self._until(lambda: not task.state.running)
+        await self._until(lambda: task.state.indexed_tokens > 0, INDEXING_TIMEOUT_S)
+
+    async def _wait(self, seconds: float) -> None:
+        await self._until(lambda: False, seconds)
+
+    async def _until(self, condition: Callable[[], object], timeout: float = float("inf")) -> None:
+        """Wait for `condition`, at most `timeout` seconds.
+
+        Raises:
+            TakenOverError: the person took over meanwhile, or there will be no model.
+        """
+        end = monotonic() + timeout
+        while not condition() and monotonic() < end and not self._is_over:
+            await asyncio.sleep(POLL_S)
+        if self._is_over:
+            raise TakenOverError
+
+    @property
+    def _is_over(self) -> bool:
+        conversation = self._screen.conversation
+        return conversation.requests > self._requests or conversation.topbar.failed
 
 
 def show_demo(app: App[object]) -> None:
@@ -105,11 +152,3 @@ def show_demo(app: App[object]) -> None:
         return
     if code:
         app.notify(FAILED, severity="error", markup=False)
-
-
-async def _until(condition: Callable[[], object], timeout: float = float("inf")) -> None:
-    """Wait for `condition`, at most `timeout` seconds."""
-    waited = 0.0
-    while not condition() and waited < timeout:
-        await asyncio.sleep(POLL_S)
-        waited += POLL_S

@@ -1,11 +1,18 @@
-"""The text boxes: no blinking cursor, Tab moves on, and keys typed quickly keep their order."""
+"""The text boxes: no blinking cursor, Tab moves on, and keys typed quickly keep their order.
+
+A box of several lines lays each line out anew for every key. So of a long text it shows the
+beginning and the end, and between them one character that stands for the rest: it is deleted and
+undone as one, and whoever reads the box's text gets all of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from rich.text import Text
 from textual import events
 from textual.binding import Binding
+from textual.document._document import Location
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
@@ -82,10 +89,24 @@ class LineInput(Input):
         await run_bindings_in_order(self, event)
 
 
+MAX_SHOWN_CHARACTERS = 20_000
+"""In a box; more would make every key slow."""
+ENDS_SHOWN = 200
+"""Characters shown of each end of a longer text."""
+FOLDED = "▤"
+"""How what is not shown looks."""
+FOLDED_NOTICE = (
+    f"{{count:,}} characters pasted. {FOLDED} stands for those that are not shown; all are sent."
+)
+_MARKS = range(0xF0000, 0xFFFFE)
+"""Private characters: each stands for one text in one box."""
+
+
 class TextInput(TextArea):
     """A box of several lines."""
 
     def __init__(self, placeholder: str = "", *, id: str | None = None) -> None:
+        self._folded: dict[str, str] = {}
         super().__init__(
             id=id,
             soft_wrap=True,
@@ -95,6 +116,26 @@ class TextInput(TextArea):
             placeholder=placeholder,
         )
         self.cursor_blink = False
+
+    @property
+    def text(self) -> str:
+        """The whole text, with what is not shown."""
+        return self._unfolded(self.document.text)
+
+    @text.setter
+    def text(self, value: str) -> None:
+        self._folded = {}
+        self.load_text(self._shortened(value, MAX_SHOWN_CHARACTERS))
+
+    def get_text_range(self, start: Location, end: Location) -> str:
+        """The text between two places, with what is not shown."""
+        return self._unfolded(super().get_text_range(start, end))
+
+    def get_line(self, line_index: int) -> Text:
+        """A line as it is drawn."""
+        line = super().get_line(line_index)
+        line.plain = line.plain.translate(dict.fromkeys(map(ord, self._folded), FOLDED))
+        return line
 
     def write(self, text: str) -> None:
         """Replace the text; the cursor goes to its end."""
@@ -106,4 +147,22 @@ class TextInput(TextArea):
 
     async def _on_paste(self, event: events.Paste) -> None:
         """Sanitise it; terminals send line ends as carriage returns."""
-        event.text = clean(event.text)
+        pasted = clean(event.text)
+        room = MAX_SHOWN_CHARACTERS - len(self.document.text)
+        event.text = self._shortened(pasted, max(room, 3 * ENDS_SHOWN))
+        if event.text != pasted:
+            self.notify(FOLDED_NOTICE.format(count=len(pasted)), markup=False, timeout=8)
+
+    def _shortened(self, text: str, room: int) -> str:
+        """`text`, or its ends around a mark if it has more than `room` characters."""
+        if len(text) <= room:
+            return text
+        known = text + self.text
+        mark = next(mark for mark in map(chr, _MARKS) if mark not in known)
+        self._folded[mark] = text[ENDS_SHOWN:-ENDS_SHOWN]
+        return text[:ENDS_SHOWN] + mark + text[-ENDS_SHOWN:]
+
+    def _unfolded(self, text: str) -> str:
+        for mark, folded in self._folded.items():
+            text = text.replace(mark, folded)
+        return text

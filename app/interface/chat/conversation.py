@@ -58,13 +58,18 @@ BRANCH_HINT = "New branch · {answer.stop} Cancel"
 
 
 class Conversation(ChatView):
-    """The open chat, and the turn in progress in it or in another chat."""
+    """The open chat, and the turn in progress in it or in another chat.
+
+    Attributes:
+        requests: how often something was asked or stopped.
+    """
 
     def __init__(
         self, history: History, open_model: OpenModel, session_statistics: SessionStatistics
     ) -> None:
         super().__init__(history, session_statistics)
         self.model_thread = ModelThread(open_model)
+        self.requests = 0
         self._meter = ContextMeter()
         self._stream = EventStream(
             self, session_statistics, lambda: self.post_message(EventsArrived())
@@ -83,6 +88,7 @@ class Conversation(ChatView):
 
     def stop(self) -> None:
         """Stop the answer; without one, cancel an edit or a branch and focus the prompt."""
+        self.requests += 1
         if self.turn is not None:
             self.topbar.state = "stopping…"
             self.turn.stopped = True
@@ -182,6 +188,7 @@ class Conversation(ChatView):
 
     def begin(self, turn: Turn) -> None:
         """Show `turn`, store its chat if that is new, and ask."""
+        self.requests += 1
         turn.started = monotonic()
         turn.answer.status = "" if self.model_thread.model else WAITING_FOR_MODEL
         self.turn = turn

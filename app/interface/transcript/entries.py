@@ -20,7 +20,7 @@ from app.sanitise import clean, one_line
 BAR = "▌"
 
 MAX_SHOWN_CHARACTERS = 20_000
-"""Of an unfolded attachment."""
+"""Of a question, and of an unfolded attachment."""
 
 
 class Question:
@@ -69,7 +69,7 @@ class Question:
         styles = layout.styles
         collector = TextCollector()
         lines = self._attached_lines(layout, collector)
-        text = collector.add(Text(self.text, overflow="fold"))
+        text = collector.add(Text(beginning(self.text), overflow="fold"))
         lines += styles.lines(text, layout.width)
         self.texts = collector.texts
         if self.version:
@@ -90,12 +90,17 @@ class Question:
             title = set_cell_size(f"{mark} {label(attachment)}", layout.width)
             lines.append([Segment(title.rstrip(), styles["dim"])])
             if index in self._unfolded:
-                shown = clean(attachment.text[:MAX_SHOWN_CHARACTERS])
-                rest = len(attachment.text) - MAX_SHOWN_CHARACTERS
-                more = f"\n… {rest:,} more characters" if rest > 0 else ""
-                text = collector.add(Text(shown + more, styles["quote"], overflow="fold"))
+                shown = beginning(attachment.text)
+                text = collector.add(Text(shown, styles["quote"], overflow="fold"))
                 lines += styles.lines(text, layout.width)
         return lines
+
+
+def beginning(text: str) -> str:
+    """As much of a text as is shown, sanitised, and how much follows."""
+    rest = len(text) - MAX_SHOWN_CHARACTERS
+    more = f"\n… {rest:,} more characters" if rest > 0 else ""
+    return clean(text[:MAX_SHOWN_CHARACTERS]) + more
 
 
 def label(attachment: Attachment) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -11,11 +12,13 @@ from app.config import Options
 from app.importing.events import ImportFinished
 from app.indexing.corpus_index import IndexingProgress
 from app.interface import demo
-from app.interface.demo import ELSEWHERE, FAILED, Demo
-from app.runtime.demo import AFTER, BEFORE, DemoStage
+from app.interface.demo import ELSEWHERE, FAILED, SECOND, Demo, DemoCaption
+from app.runtime.demo import AFTER, BEFORE, INTRODUCTION, DemoStage
+from datastores.errors import ModelError
 from tests.app.interface.conftest import Stage, notices, ready, until
 from tests.app.interface.imports.scripted import DONE, ScriptedImport
 from tests.app.interface.scripted import Script, passes_of
+from tests.waiting import TIMEOUT_S
 
 Make = Callable[..., Stage]
 
@@ -32,23 +35,32 @@ def of(made: Stage) -> Demo:
     return Demo(screen, screen._session_statistics, stage)
 
 
+def caption(made: Stage) -> str:
+    """What the demonstration says it does."""
+    return str(made.app.chat_screen.query_one(DemoCaption).render())
+
+
 async def test_it_asks_imports_asks_again_and_says_what_was_measured(
     stage: Make, scripted: Callable[..., ScriptedImport]
 ) -> None:
     script = scripted([ImportFinished(DONE)])
-    made = stage()
+    held = Event()
+    made = stage(gate=lambda: held.wait(TIMEOUT_S))
     async with made.app.run_test() as pilot:
-        await ready(pilot, made)
         running = made.app.run_worker(of(made).run())
+        await until(pilot, lambda: made.app.chat_screen.query(DemoCaption))
+        assert caption(made).startswith(INTRODUCTION), "before the model is made"
+        held.set()
         await until(pilot, lambda: script.asked)
         assert made.assistant.asked == list(BEFORE)
+        assert caption(made) == SECOND
         made.app.indexer_changed(IndexingProgress(1, 1, 500), None)
         made.app.indexer_changed(None, None)
         await until(pilot, lambda: running.is_finished)
         assert made.assistant.asked == [*BEFORE, *AFTER]
         assert script.asked == [[Path("/demo/commands.md")]]
-        assert "answers came 2.4× as fast" in notices(made)[-1]
-        assert notices(made)[-1].endswith("Now ask it something yourself.")
+        assert "answers came 2.4× as fast" in caption(made)
+        assert caption(made).endswith("Now ask something yourself; Ctrl+Q quits.")
 
 
 async def test_stopping_an_answer_ends_it(stage: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +73,32 @@ async def test_stopping_an_answer_ends_it(stage: Make, monkeypatch: pytest.Monke
         await pilot.press("escape")
         await until(pilot, lambda: running.is_finished)
         assert made.assistant.asked == list(BEFORE[:1])
-        assert notices(made) == []
+        assert caption(made).startswith("The demo has ended.")
+
+
+async def test_esc_and_a_question_end_it_between_answers_too(
+    stage: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "READING_S", float("inf"))
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        running = made.app.run_worker(of(made).run())
+        await until(pilot, lambda: made.app.chat_screen.query(DemoCaption))
+        await pilot.press("escape")
+        await until(pilot, lambda: running.is_finished)
+        again = made.app.run_worker(of(made).run())
+        await pilot.press(*"mine", "enter")
+        await until(pilot, lambda: again.is_finished)
+        assert made.assistant.asked == ["mine"]
+
+
+async def test_without_a_model_it_says_so(stage: Make) -> None:
+    made = stage(fails=ModelError("no room"))
+    async with made.app.run_test() as pilot:
+        running = made.app.run_worker(of(made).run())
+        await until(pilot, lambda: running.is_finished)
+        assert caption(made).startswith("The demo cannot run")
 
 
 async def test_the_command_runs_it_in_a_process_of_its_own(

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.config import Options
+from app.chat_settings import DOCS_OFF
+from app.config import Options, load_config
 from app.conversation.assistant import Assistant
 from app.conversation.events import Finished, Wrote
 from app.engine.engine import load
@@ -60,7 +61,13 @@ def test_the_file_holds_the_later_answers_of_the_embedded_model_and_not_the_earl
         text = stage.file.read_text()
         assert all(_answer(plain, tmp_path, question) in text for question in AFTER)
         assert not any(_answer(plain, tmp_path, question) in text for question in BEFORE)
+        stage.make_model()
         assert _answer(stage.options, tmp_path, AFTER[0]) in text
+
+
+def test_imports_are_not_searched_so_that_the_answers_stay_the_model_s_own() -> None:
+    with demo_stage() as stage:
+        assert load_config(locate(stage.options.data_dir).settings).docs == DOCS_OFF
 
 
 def test_a_full_disk_is_an_error_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,15 +75,15 @@ def test_a_full_disk_is_an_error_with_a_way_out(monkeypatch: pytest.MonkeyPatch)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(demo, "enlarge", full)
-    with pytest.raises(StoreError, match=r"needs 500 MB .*set TMPDIR"), demo_stage():
-        pass
+    with demo_stage() as stage, pytest.raises(StoreError, match=r"needs 500 MB .*set TMPDIR"):
+        stage.make_model()
 
     def odd(*_: object) -> None:
         raise ModelError("it cannot be enlarged")
 
     monkeypatch.setattr(demo, "enlarge", odd)
-    with pytest.raises(ModelError), demo_stage():
-        pass
+    with demo_stage() as stage, pytest.raises(ModelError):
+        stage.make_model()
 
 
 def test_the_conclusion_is_what_was_measured_and_explains_a_small_speedup() -> None:
@@ -90,3 +97,5 @@ def test_the_conclusion_is_what_was_measured_and_explains_a_small_speedup() -> N
     slow = [MeasuredAnswer(60, 24, 2.5, 3.0)]
     assert "took 2.1 times as long as one without" in conclusion(before, slow)
     assert speedup([]) == 0.0
+    undrafted = [MeasuredAnswer(60, 59, 3.0, 3.0)]
+    assert "Few drafts were worth checking" in conclusion(before, undrafted)

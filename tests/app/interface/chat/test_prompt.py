@@ -10,9 +10,9 @@ from textual._xterm_parser import XTermParser
 from textual.app import ComposeResult
 
 from app.interface.screen import ChatScreen
-from app.interface.text_inputs import as_pressed
+from app.interface.text_inputs import FOLDED, as_pressed
 from engines.draft_tree import CHATS
-from tests.app.interface.conftest import Stage, burst, until
+from tests.app.interface.conftest import Stage, burst, notices, ready, shown, until
 from tests.app.interface.scripted import Script, passes_of
 
 Make = Callable[..., Stage]
@@ -58,3 +58,29 @@ async def test_what_is_typed_while_the_program_starts_is_not_lost(
         await pilot.press("o")
         await until(pilot, lambda: made.assistant.asked == ["one"])
         await until(pilot, lambda: made.conversation.prompt.text == "two")
+
+
+async def test_a_long_text_is_shown_shortened_and_read_whole(stage: Make) -> None:
+    made, pasted = stage(PLAIN), "word " * 200_000
+    question = f"Sum up: {pasted}?"
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        prompt = made.conversation.prompt
+        await pilot.press(*"Sum up: ")
+        made.app.post_message(events.Paste(pasted))
+        await until(pilot, lambda: len(prompt.text) > 8)
+        await pilot.press("?")
+        assert prompt.text == question
+        assert len(prompt.document.text) < 1000
+        assert FOLDED in prompt.get_line(0).plain
+        assert "1,000,000 characters pasted" in notices(made)[-1]
+        prompt.select_all()
+        assert prompt.selected_text == question
+        await pilot.press("backspace", "ctrl+z", "enter")
+        await until(pilot, lambda: made.assistant.asked == [question])
+        await until(pilot, lambda: made.conversation.turn is None)
+        made.conversation.transcript.go_to_start()
+        await until(pilot, lambda: "… 980,009 more characters" in shown(made))
+        await pilot.press("up")
+        assert prompt.text == question, "recalled"
+        assert len(prompt.document.text) < 1000
