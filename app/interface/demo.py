@@ -75,7 +75,7 @@ class Demo:
         """Run to the end, unless the person takes over."""
         conversation = self._screen.conversation
         self._requests = conversation.requests
-        await conversation.mount(Center(self._caption), before=conversation.queue.parent)
+        await conversation.mount(Center(self._caption), after=conversation.transcript)
         try:
             self._say(await self._play())
         except TakenOverError:
