@@ -170,11 +170,17 @@ def test_both_engines_give_the_same_hidden_states(model: LlamaModel, other: HfTa
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, other: HfTarget) -> Path:
-    return write_embedded_folder(tmp_path_factory.mktemp("folder"), other)
+    """With a second template, as for models that call tools."""
+    path = write_embedded_folder(tmp_path_factory.mktemp("folder"), other)
+    others = path / "additional_chat_templates"
+    others.mkdir()
+    (others / "tool_use.jinja").write_text("{{ tools }}")
+    return path
 
 
 def test_a_folder_tokenizes_and_answers_as_its_gguf_does(model: LlamaModel, folder: Path) -> None:
     loaded = load(folder)
+    assert loaded.restrictions == model.restrictions == ()
     assert loaded.vocabulary.stops == model.vocabulary.stops
     assert loaded.vocabulary.size == model.vocabulary.size
     texts = ["Grüße, 世界!\n\n  `ls -la`", "<|im_start|>user", "a\ud800b", "", "  x  "]
