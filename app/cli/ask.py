@@ -28,7 +28,7 @@ from app.chat_settings import (
     require_sequences,
     unescaped,
 )
-from app.cli.output import MAX_LINE_CHARACTERS, amount
+from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, amount
 from app.cli.stores import open_history, open_library
 from app.config import Options
 from app.conversation.assistant import Assistant
@@ -60,6 +60,7 @@ from app.sanitise import StreamCleaner, one_line
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, INTERRUPTED, Chat
 from datastores.errors import InputError, SpecchatError, StoreError
+from engines.chat_template.reasoning import AnswerStream, ReasoningSplit
 from engines.ralm.events import RalmStatistics
 from engines.step import FINISH_REPETITION
 
@@ -79,6 +80,8 @@ WAITING = "Reading standard input until it ends. To ask without it: Ctrl-C, and 
 NOTHING_IMPORTED = "No imports to answer from. Add your files with `specchat import PATH…`."
 
 REPEATED = "Stopped: the answer repeated itself."
+
+ONLY_REASONING = "It ended within its reasoning, before an answer (--json prints it)."
 
 Write = Callable[[str], object]
 """Prints a fragment of an answer."""
@@ -362,7 +365,7 @@ class PrintedAnswer:
     """
 
     end: Finished
-    text: str = ""
+    parts: ReasoningSplit
     passages: Sequence[FoundPassage] | None = None
     states: int | None = None
     retrieval: RalmStatistics | None = None
@@ -373,12 +376,19 @@ def converse(
     model_thread: ModelThread, begin: Callable[[], Generator[Event]], write: Write | None
 ) -> PrintedAnswer:
     """Ask, hand the answer to `write` as it comes, and return it."""
-    texts: list[str] = []
+    stream, thinking = AnswerStream(), StatusLine()
     passages: Sequence[FoundPassage] | None = None
     retrieval: RalmStatistics | None = None
     states: int | None = None
     end: Finished | None = None
     without = ""
+
+    def show(answer: str) -> None:
+        if stream.split.thinking:
+            thinking.show(f"thinking… {amount(len(stream.split.reasoning.split()), 'word')}")
+        elif answer and write is not None:
+            thinking.clear()
+            write(answer)
 
     def take(event: Event) -> None:
         nonlocal end, passages, retrieval, states, without
@@ -395,25 +405,15 @@ def converse(
         elif isinstance(event, Dropped):
             click.echo(f"the oldest {event.messages} messages no longer fit", err=True)
         elif isinstance(event, Wrote):
-            text = "".join(piece.text for piece in event.pieces)
-            if write is not None:
-                write(text if any(texts) else without_space(text))
-            texts.append(text)
+            show(stream.append("".join(piece.text for piece in event.pieces)))
         elif isinstance(event, Finished):
+            show(stream.append("", last=True))
             end = event
 
     model_thread.ask(lambda _: begin(), take).result()
+    thinking.clear()
     assert end is not None, "a turn ends with Finished"
-    return PrintedAnswer(end, "".join(texts), passages, states, retrieval, without)
-
-
-def without_space(beginning: str) -> str:
-    """`beginning` of an answer without the space that parts it from the prompt, or empty lines.
-
-    Spaces that indent code are kept.
-    """
-    text = beginning.lstrip("\n")
-    return text if text.startswith("  ") else text.removeprefix(" ")
+    return PrintedAnswer(end, stream.split, passages, states, retrieval, without)
 
 
 def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool, *, expected: bool) -> None:
@@ -427,6 +427,8 @@ def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool, *, expected
         return
     if answer.end.finish == FINISH_REPETITION:
         _warn(REPEATED)
+    if answer.parts.reasoning and not answer.parts.answer:
+        click.echo(ONLY_REASONING, err=True)
     if answer.why_none and not answer.passages:
         click.echo(answer.why_none, err=True)
     for number, passage in enumerate(answer.passages or (), 1):
@@ -438,7 +440,8 @@ def report(engine: Engine, answer: PrintedAnswer) -> dict[str, object]:
     """The object `ask --json` prints."""
     end, statistics = answer.end, answer.end.statistics
     return {
-        "text": answer.text,
+        "text": answer.parts.answer,
+        **({"reasoning": answer.parts.reasoning} if answer.parts.reasoning else {}),
         "citations": citation_records(answer.passages or ()),
         **({STATES_KEY: answer.states} if answer.states is not None else {}),
         "finish_reason": end.finish,

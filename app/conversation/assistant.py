@@ -200,7 +200,8 @@ class Assistant:
             yield Resumed(turn.begun.pieces)
             answer = reopen_answer(self.history, stopped.id).id
         yield from self._write(turn, answer)
-        self._update_title(chat, message, self.history.message(answer).content)
+        if not turn.window.dropped:
+            self._update_title(chat, message, self.history.message(answer).content)
 
     def _write(self, turn: AnswerRequest, answer: int) -> Generator[Event]:
         """Generate the stored `answer`, and store it while it grows."""

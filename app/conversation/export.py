@@ -47,6 +47,7 @@ from datastores.chats.records import (
 )
 from datastores.errors import InputError
 from datastores.storage.files import write_atomic
+from engines.chat_template.reasoning import split_reasoning
 
 STEM_LENGTH = 60
 """Characters of a file name made of a title, without its ending."""
@@ -167,8 +168,21 @@ def as_markdown(history: HistoryReader, chats: Sequence[Chat]) -> Iterator[str]:
             yield f"## {_heading(message, versions.get(message.id, ()))}\n\n"
             for one in message.attachments:
                 yield f"*Attached: {' '.join(one.name.split())}*\n\n"
-            yield f"{_with_closed_fence(question_of(message))}\n\n"
+            yield from _text(message)
             yield from _sources(stored_citations(message.statistics))
+
+
+def _text(message: StoredMessage) -> Iterator[str]:
+    """What was written; the reasoning before an answer is folded where HTML is shown."""
+    if message.role != ASSISTANT:
+        yield f"{_with_closed_fence(question_of(message))}\n\n"
+        return
+    split = split_reasoning(message.content)
+    if split.reasoning:
+        reasoning = _with_closed_fence(split.reasoning)
+        yield f"<details>\n<summary>Reasoning</summary>\n\n{reasoning}\n\n</details>\n\n"
+    if split.answer or not split.reasoning:
+        yield f"{_with_closed_fence(split.answer)}\n\n"
 
 
 def _sources(citations: Sequence[Citation]) -> Iterator[str]:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from engines.chat_template.reasoning import split_reasoning
+
 MAX_CHARACTERS_READ = 2_000
 """Characters of a question or an answer that are considered: they can be as long as a book."""
 
@@ -65,7 +67,7 @@ def title(questions: Sequence[str], answer: str = "") -> str:
 
 def _headings(answer: str) -> Iterator[str]:
     """The answer's first line, if it is a heading."""
-    beginning = answer.rpartition("</think>")[2][:MAX_CHARACTERS_READ].lstrip()
+    beginning = split_reasoning(answer).answer[:MAX_CHARACTERS_READ].lstrip()
     if _HEADING.match(beginning):
         yield from islice(_lines(beginning), 1)
 

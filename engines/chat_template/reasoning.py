@@ -18,6 +18,7 @@ _CONTROL = re.compile(r"<[^<>\s]+>|\[/?THINK\]")
 _OPENING_TOKENS = 24
 """Last tokens of a prompt in which a mark is looked for."""
 _NOT_SPACE = re.compile(r"\S")
+_BEFORE_ANSWER = re.compile(r"(?:[^\S\n]*\n)*(?: (?!\s))?")
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _QUOTES = "`'\"‘’“”"
 
@@ -140,7 +141,7 @@ def split_reasoning(text: str, *, growing: bool = False) -> ReasoningSplit:
     """
     begin = _skip_space(text, 0)
     if not growing and not _ANY_MARK.search(text):
-        return ReasoningSplit("", text[begin:], False, begin, len(text), marked=False)
+        return _unmarked(text, len(text))
     for marks in FAMILIES:
         if _is_marked(text, begin, marks):
             return _split(text, begin, marks, growing)
@@ -148,15 +149,23 @@ def split_reasoning(text: str, *, growing: bool = False) -> ReasoningSplit:
     if bare:
         at, closing, marks = min(bare, key=lambda one: one[0])
         return _answer(text, at + len(closing), marks, [text[:at]], growing)
-    held = growing and any(_may_become(text, begin, _first_marks(marks)) for marks in FAMILIES)
-    end = begin if held else len(text)
-    return ReasoningSplit("", text[begin:end], False, begin, end, marked=False)
+    first = (mark for marks in FAMILIES for mark in (*_first_marks(marks), *_bare_closings(marks)))
+    held = growing and _may_become(text, begin, tuple(first))
+    return _unmarked(text, begin if held else len(text))
+
+
+def _unmarked(text: str, end: int) -> ReasoningSplit:
+    """An answer alone, up to `end`."""
+    start = min(_answer_start(text, 0), end)
+    return ReasoningSplit("", text[start:end], False, start, end, marked=False)
 
 
 def _split(text: str, at: int, marks: ReasoningMarks, growing: bool) -> ReasoningSplit:
     """`text`, whose first mark is at `at`."""
-    parts: list[str] = []
+    parts, closed = list[str](), at
     while opening := _mark_at(text, at, marks.openings):
+        if growing and _may_become(text, at, marks.openings):
+            break  # of several the longest is the right one
         start = at + len(opening)
         found = [
             (place, closing)
@@ -169,18 +178,21 @@ def _split(text: str, at: int, marks: ReasoningMarks, growing: bool) -> Reasonin
             return ReasoningSplit(_joined(parts), "", growing, len(text), len(text))
         place, closing = min(found)
         parts.append(text[start:place])
-        at = _skip_space(text, place + len(closing))
-    return _answer(text, at, marks, parts, growing)
+        closed = place + len(closing)
+        at = _skip_space(text, closed)
+    if growing and _may_become(text, at, marks.openings):
+        return ReasoningSplit(_joined(parts), "", True, len(text), len(text))
+    return _answer(text, closed, marks, parts, growing)
 
 
 def _answer(
     text: str, at: int, marks: ReasoningMarks, parts: Sequence[str], growing: bool
 ) -> ReasoningSplit:
     """`text` with the answer proper from `at` on, and with the reasoning in `parts`."""
-    at = _skip_space(text, at)
-    before = _mark_at(text, at, marks.befores)
-    start, end = _skip_space(text, at + len(before)), len(text)
-    if growing and not before and _may_become(text, at, (*marks.befores, *marks.openings)):
+    mark = _skip_space(text, at)
+    before = _mark_at(text, mark, marks.befores)
+    start, end = _answer_start(text, mark + len(before) if before else at), len(text)
+    if growing and not before and _may_become(text, mark, marks.befores):
         end = start
     elif before or not marks.befores:
         whole = text.rstrip()
@@ -206,9 +218,13 @@ def _first_marks(marks: ReasoningMarks) -> tuple[str, ...]:
     return (*marks.openings, *alone)
 
 
+def _bare_closings(marks: ReasoningMarks) -> tuple[str, ...]:
+    return marks.closings if marks.bare else ()
+
+
 def _bare_closing(text: str, marks: ReasoningMarks) -> tuple[int, str] | None:
     """Where the first closing of the family is that nothing opens; none that code may be about."""
-    for closing in marks.closings if marks.bare else ():
+    for closing in _bare_closings(marks):
         at = text.find(closing)
         while at >= 0:
             around = text[max(0, at - 1) : at] + text[at + len(closing) : at + len(closing) + 1]
@@ -246,6 +262,13 @@ def _begun_at_end(text: str, marks: Sequence[str]) -> int:
         ),
         default=0,
     )
+
+
+def _answer_start(text: str, at: int) -> int:
+    """Where an answer begins: behind empty lines, and behind the one space that parts it from the
+    prompt; more of them indent code."""
+    found = _BEFORE_ANSWER.match(text, at)
+    return found.end() if found else at
 
 
 def _skip_space(text: str, at: int) -> int:
@@ -305,3 +328,29 @@ def added_opening(text: str, written: str) -> str:
         ),
         "",
     )
+
+
+class AnswerStream:
+    """The answer proper of a text that comes in fragments, without its reasoning.
+
+    Attributes:
+        split: the text so far.
+    """
+
+    def __init__(self) -> None:
+        self.split = split_reasoning("", growing=True)
+        self._text = ""
+        self._taken = 0
+
+    def append(self, fragment: str, *, last: bool = False) -> str:
+        """What of the answer is there after `fragment`, the `last` one or not, and was not before.
+
+        Text before a closing mark that nothing opened is out already: a blank line follows it.
+        """
+        self._text += fragment
+        self.split = split_reasoning(self._text, growing=not last)
+        start, end = max(self._taken, self.split.start), self.split.end
+        gap = "\n\n" if 0 < self._taken < self.split.start < end else ""
+        if start < end:
+            self._taken = end
+        return gap + self._text[start:end]

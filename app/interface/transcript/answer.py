@@ -1,15 +1,13 @@
 """One answer in the transcript: growing or complete, its reasoning folded or not.
 
 Owns the text of the answer as it is shown: all streamed text enters through `append_fragment`,
-which sanitises it. Separates the reasoning (`<think>…</think>`) from the answer, and highlights the
-source of each word. Knows no widgets, no chats, no disk.
+which sanitises it. Folds the reasoning, and highlights the source of each word. Knows no widgets,
+no chats, no disk.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from rich.segment import Segment
@@ -31,50 +29,7 @@ from app.interface.transcript.plain_text import (
 from app.interface.transcript.rows import Layout, Row, rows_of
 from app.interface.transcript.styles import Line, Styles
 from app.sanitise import StreamCleaner, clean, tilde_path
-
-OPEN_TAG = "<think>"
-CLOSE_TAG = "</think>"
-_LONE_CLOSE = re.compile(rf"^[ \t]*{CLOSE_TAG}[ \t]*$", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class ReasoningSplit:
-    """The reasoning and the answer proper; `thinking`: the reasoning is not closed yet."""
-
-    reasoning: str
-    answer: str
-    thinking: bool
-
-
-def split_reasoning(raw: str, *, growing: bool) -> ReasoningSplit:
-    """Split a model's output into its reasoning and its answer.
-
-    Some chat templates open the tag in the prompt, so that the output only closes it: what precedes
-    a `</think>` on a line of its own is reasoning. While the output is `growing`, a partial tag at
-    its end is held back.
-    """
-    text = raw.lstrip()
-    if text.startswith(OPEN_TAG):
-        reasoning, closed, answer = text.removeprefix(OPEN_TAG).partition(CLOSE_TAG)
-        if closed:
-            return ReasoningSplit(reasoning.strip(), answer.lstrip(), False)
-        return ReasoningSplit(_without_partial(reasoning, CLOSE_TAG, growing).strip(), "", growing)
-    if lone := _LONE_CLOSE.search(raw):
-        return ReasoningSplit(raw[: lone.start()].strip(), raw[lone.end() :].lstrip(), False)
-    return ReasoningSplit(
-        "", _without_partial(text, OPEN_TAG, growing and len(text) < len(OPEN_TAG)), False
-    )
-
-
-def _without_partial(text: str, tag: str, growing: bool) -> str:
-    """`text` without a partial `tag` at its end."""
-    if not growing:
-        return text
-    for length in range(min(len(tag) - 1, len(text)), 0, -1):
-        if text.endswith(tag[:length]):
-            return text[:-length]
-    return text
-
+from engines.chat_template.reasoning import ReasoningSplit, split_reasoning
 
 GROWING = ""
 """`finish` of an answer that is still being generated."""
@@ -257,7 +212,7 @@ class Answer:
         """Tokens before the answer proper; 0 for a stored text, of which only runs are known."""
         if self._stored[0]:
             return 0
-        left = len(self._text) - len(parts.answer)
+        left = parts.start
         for count, piece in enumerate(self._pieces):
             if left <= 0:
                 return count
@@ -266,8 +221,8 @@ class Answer:
 
     def _body(self, parts: ReasoningSplit, layout: Layout) -> list[Row]:
         if layout.highlight_sources and self._has_sources():
-            skipped = len(self._text) - len(parts.answer) if parts.reasoning else 0
-            text, plain = highlighted(self._pieces, skipped, layout.styles)
+            pieces = _between(self._pieces, parts.start, parts.end)
+            text, plain = highlighted(pieces, layout.styles)
             lines = layout.styles.lines(text, layout.width)
             self.texts.append(plain)
             return rows_of(lines, spans_of(lines, [plain], FIRST_TEXT))
@@ -315,8 +270,8 @@ def _line(text: str, layout: Layout, kind: str) -> Row:
     return Row(line)
 
 
-def highlighted(pieces: Sequence[Piece], skipped: int, styles: Styles) -> tuple[Text, PlainText]:
-    """The text of `pieces` after the first `skipped` characters, coloured by source.
+def highlighted(pieces: Iterable[Piece], styles: Styles) -> tuple[Text, PlainText]:
+    """The text of `pieces`, coloured by source.
 
     With it the text without the letters, which is what is copied.
 
@@ -324,8 +279,8 @@ def highlighted(pieces: Sequence[Piece], skipped: int, styles: Styles) -> tuple[
     The text is shown as the tokens it came in: this view does not lay out Markdown.
     """
     text, mark, plain = Text(overflow="fold"), mark_of(FIRST_TEXT), ""
-    for source, run in _runs(pieces, skipped):
-        run = run.expandtabs(TAB_SIZE)
+    for source, group in groupby(pieces, key=lambda piece: piece.source):
+        run = "".join(piece.text for piece in group).expandtabs(TAB_SIZE)
         plain += run
         known = SOURCES.get(source)
         if known is None:
@@ -339,10 +294,11 @@ def highlighted(pieces: Sequence[Piece], skipped: int, styles: Styles) -> tuple[
     return text, PlainText(plain, plain)
 
 
-def _runs(pieces: Sequence[Piece], skipped: int) -> Iterator[tuple[int, str]]:
-    """(source, text) of adjacent pieces joined, without the first `skipped` characters."""
-    for source, group in groupby(pieces, key=lambda piece: piece.source):
-        run = "".join(piece.text for piece in group)
-        if skipped < len(run):
-            yield source, run[skipped:]
-        skipped = max(0, skipped - len(run))
+def _between(pieces: Iterable[Piece], start: int, end: int) -> Iterator[Piece]:
+    """What of `pieces` is from character `start` to `end` of their text."""
+    at = 0
+    for piece in pieces:
+        text = piece.text[max(0, start - at) : max(0, end - at)]
+        at += len(piece.text)
+        if text:
+            yield Piece(text, piece.source)

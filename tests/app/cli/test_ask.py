@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.ask import NOT_ENCODED, NOTHING_IMPORTED, REPEATED, without_space
+from app.cli.ask import NOT_ENCODED, NOTHING_IMPORTED, REPEATED
 from app.cli.main import run
 from app.conversation import generation
 from app.conversation.attachments import question_of
@@ -89,14 +89,6 @@ def test_what_does_not_work_with_the_model_is_said(
 ) -> None:
     monkeypatch.setattr(ChatTemplate, "problem", BASE_MODEL)
     assert BASE_MODEL in specchat(tmp_path, "ask", "How do I use tar?", *SHORT).stderr.decode()
-
-
-@pytest.mark.parametrize(
-    ("beginning", "printed"),
-    [(" Paris", "Paris"), ("\n\nParis", "Paris"), ("    code", "    code"), ("", "")],
-)
-def test_the_space_before_an_answer_is_not_printed(beginning: str, printed: str) -> None:
-    assert without_space(beginning) == printed
 
 
 def test_a_loop_is_said_to_be_why_the_answer_ends(
