@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from unicodedata import normalize
 
 from app.importing.archives import Members, archive_errors, archive_members
 from app.importing.events import SkippedFile
@@ -196,5 +197,6 @@ def _reader_for(file: SourceFile, readers: Sequence[FormatReader]) -> FormatRead
 
 
 def _normalized(text: str) -> str:
-    """Text as the library keeps it: no zero bytes, no lone surrogates, plain newlines."""
-    return storable(text.replace("\0", "").replace("\r\n", "\n"))
+    """Text as the library keeps it: no zero bytes, no lone surrogates, plain newlines, and composed
+    characters (NFC), which are the ones that models read and write."""
+    return normalize("NFC", storable(text.replace("\0", "").replace("\r\n", "\n")))

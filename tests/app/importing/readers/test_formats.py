@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from app.importing import source_file
 from app.importing.readers.shell_history import unmetafy
 from app.importing.readers.text import kind_of
-from datastores.library.documents import CODE, NOTES, SHELL
+from app.importing.reading import redacted
+from datastores.library.documents import CODE, NOTES, SHELL, Document, Part
 from tests.app.importing.texts import pdf, read
 
 
@@ -48,6 +49,11 @@ def test_names_distinguish_code_from_notes(name: str, kind: str) -> None:
 def test_text_is_kept_as_it_is() -> None:
     assert _parts("deep/Note.MD", b"# Title\r\n\r\ntext\r\n") == [(NOTES, "# Title\n\ntext\n")]
     assert _parts("x.py", "π = 3\n".encode()) == [(CODE, "π = 3\n")]
+
+
+def test_decomposed_characters_are_composed() -> None:
+    written = Document("a.md", (Part(NOTES, "Mu\u0308hle \u1103\u1173\u11bc ﬁx"),))
+    assert redacted(written)[0].parts == (Part(NOTES, "Mühle 등 ﬁx"),)
 
 
 def test_pages_become_markdown() -> None:
