@@ -6,7 +6,7 @@ of each content, arranged in one way after another, until every sentinel is in t
 order. Then the text is split at them: what a person typed never goes through the template, it is
 told apart from the template's control tokens, and an answer's stored ids can take its place.
 
-Owns the arrangements, their order, and the proof that nothing is lost. Refuses to know tokens.
+Owns the arrangements, their order, and the proof that nothing is lost.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A conversation as segments, joined into the token ids of a prompt.
 
 Owns what segments are, and how literals (the template's own text), contents of messages and stored
-token ids become one prompt. Refuses to know templates (`placement` splits what they render), models
-and engines.
+token ids become one prompt; `placement` splits what a template renders into segments.
 
 Text between two control tokens is tokenized as one run, whether it is the template's or a person's:
 so the model has seen it in training, and merges across the boundary come out right. Control tokens

@@ -1,8 +1,7 @@
 """A model file's chat template, rendered in a process of its own that may die.
 
 Owns that process: it is started in the background or when it is needed, and again after a template
-killed it. What runs in it is `sandbox`, which alone imports Jinja. Refuses to know roles, tokens
-and models.
+killed it. What runs in it is `sandbox`, which alone imports Jinja.
 """
 
 from __future__ import annotations

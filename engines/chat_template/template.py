@@ -3,8 +3,8 @@
 Owns which format is used. Four guarantees: every message is in the prompt, whatever the template;
 what a person typed is never read as a control token; an answer the model generated is never
 tokenized again; the beginning-of-text token is there once, where the model's file asks for it.
-Refuses to know how templates run (`render_process`), where they take contents (`placement`) and how
-ids are joined (`prompt_builder`).
+`render_process` runs the template, `placement` finds where it takes contents, and `prompt_builder`
+joins the ids.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from engines.chat_template.prompt_builder import (
 from engines.chat_template.render_process import RenderProcess
 
 BASE_MODEL = (
-    "This is a base model, by its file, which has no chat template: it continues texts rather than"
-    " answering, and is asked in a plain form (Question: … Answer: …)."
+    "A base model: its file has no chat template. It continues texts rather than answering, and is"
+    " asked in a plain form (Question: … Answer: …)."
 )
 NO_TEMPLATE = (
     "This model's file has no chat template: ChatML is used, since the model ends its texts with"

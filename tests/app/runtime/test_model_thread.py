@@ -23,6 +23,7 @@ from datastores.chats.history import History
 from datastores.chats.records import StoredMessage
 from datastores.errors import ModelError, StoreError
 from datastores.token_cache import TokenCache
+from engines.chat_template.template import BASE_MODEL
 from engines.llama import native
 from tests.app.frames import MAX_FRAMES, MAX_INTERFACE_FRAMES, own_frames
 from tests.app.models.gguf_files import write_gguf
@@ -71,6 +72,16 @@ def said(thread: ModelThread, history: History, chat: int, text: str) -> StoredM
     thread.ask(lambda assistant: assistant.answer(chat, parent, text), events.append).result()
     assert isinstance(events[-1], Finished)
     return history.thread(chat)[-1]
+
+
+def test_a_base_model_is_named_one_and_asked_in_a_plain_form(
+    tmp_path: Path, locations: Locations, history: History
+) -> None:
+    path = write_llama(tmp_path / "base.gguf", TinyVocabulary(pieces=["a", "b"]))
+    with closing(opened(locations, history, str(path))) as model:
+        assert BASE_MODEL in model.hint
+        assert model.engine is not None
+        assert model.engine.stop == ("\nQuestion:",)
 
 
 def test_the_same_chat_goes_on_with_another_tokenizer(
