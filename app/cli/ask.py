@@ -44,11 +44,12 @@ from app.conversation.events import (
     Event,
     Finished,
     Interpolated,
+    Remarked,
     Retrieved,
     Speculated,
     Wrote,
 )
-from app.conversation.statistics import STATES_KEY
+from app.conversation.statistics import REMARK_KEY, STATES_KEY
 from app.engine.engine import Engine
 from app.indexing.indexer import catch_up
 from app.indexing.passage_index import FoundPassage
@@ -362,6 +363,7 @@ class PrintedAnswer:
     `why_none` says why there are none; empty if it need not be said.
     `states` of imported texts is what it was worded from; None for the model's own words.
     `retrieval` are the figures of retrieval while it was written.
+    `remark` is what to know of the answer; empty for nothing.
     """
 
     end: Finished
@@ -370,6 +372,7 @@ class PrintedAnswer:
     states: int | None = None
     retrieval: RalmStatistics | None = None
     why_none: str = ""
+    remark: str = ""
 
 
 def converse(
@@ -381,7 +384,7 @@ def converse(
     retrieval: RalmStatistics | None = None
     states: int | None = None
     end: Finished | None = None
-    without = ""
+    without = remark = ""
 
     def show(answer: str) -> None:
         if stream.split.thinking:
@@ -391,7 +394,7 @@ def converse(
             write(answer)
 
     def take(event: Event) -> None:
-        nonlocal end, passages, retrieval, states, without
+        nonlocal end, passages, remark, retrieval, states, without
         if isinstance(event, Retrieved):
             passages = event.passages
             without = why_none(requested=event.requested, too_long=event.too_long)
@@ -400,6 +403,8 @@ def converse(
                 click.echo(f"not searched yet: {left}, still being indexed", err=True)
         elif isinstance(event, Speculated):
             retrieval = event.figures
+        elif isinstance(event, Remarked):
+            remark = event.text
         elif isinstance(event, Interpolated):
             states, retrieval = event.states, event.figures
         elif isinstance(event, Dropped):
@@ -413,7 +418,7 @@ def converse(
     model_thread.ask(lambda _: begin(), take).result()
     thinking.clear()
     assert end is not None, "a turn ends with Finished"
-    return PrintedAnswer(end, stream.split, passages, states, retrieval, without)
+    return PrintedAnswer(end, stream.split, passages, states, retrieval, without, remark)
 
 
 def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool, *, expected: bool) -> None:
@@ -429,6 +434,8 @@ def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool, *, expected
         _warn(REPEATED)
     if answer.parts.reasoning and not answer.parts.answer:
         click.echo(ONLY_REASONING, err=True)
+    if answer.remark:
+        _warn(answer.remark)
     if answer.why_none and not answer.passages:
         click.echo(answer.why_none, err=True)
     for number, passage in enumerate(answer.passages or (), 1):
@@ -444,6 +451,7 @@ def report(engine: Engine, answer: PrintedAnswer) -> dict[str, object]:
         **({"reasoning": answer.parts.reasoning} if answer.parts.reasoning else {}),
         "citations": citation_records(answer.passages or ()),
         **({STATES_KEY: answer.states} if answer.states is not None else {}),
+        **({REMARK_KEY: answer.remark} if answer.remark else {}),
         "finish_reason": end.finish,
         "model": engine.name,
         "seed": end.seed,

@@ -7,6 +7,7 @@ of the texts, or off. Refuses to know what is stored.
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from threading import Event as Flag
 
@@ -15,14 +16,16 @@ from app.conversation.answer_request import AnswerRequest
 from app.conversation.context_window import fit
 from app.conversation.continuation import partial_answer
 from app.conversation.documents import Documents, fitting, with_notes
-from app.conversation.events import Event, Interpolated, Retrieved
+from app.conversation.events import Event, Finished, Interpolated, Remarked, Retrieved, Wrote
 from app.conversation.generation import generate
 from app.conversation.iterative import STRIDE_TOKENS, generate_iteratively
 from app.conversation.knn import generate_with_neighbours, imported_states
+from app.conversation.left_out import remark
 from app.conversation.statistics import STATES_KEY, Statistics
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage
-from datastores.chats.records import StoredMessage
+from app.models.discovery import embedded
+from datastores.chats.records import WHOLE, StoredMessage
 from datastores.errors import InputError
 
 OF_IMPORTS = "an answer in the words of your imports cannot be continued: regenerate it"
@@ -49,9 +52,9 @@ class AnswerModes:
         return self.chosen or docs or self.default
 
     def retrieve(
-        self, engine: Engine, request: AnswerRequest, question: str
+        self, engine: Engine, request: AnswerRequest
     ) -> Generator[Event, None, tuple[FoundPassage, ...] | None]:
-        """Search the imported texts for `question`, as the chat of `request` does.
+        """Search the imported texts for the question of `request`, as its chat does.
 
         Returns what goes before it, the last of the messages; None if there is nothing to search,
         or nothing relevant for a question that did not ask for it.
@@ -64,7 +67,7 @@ class AnswerModes:
         if self.documents.empty and not unindexed:
             return None
         found = self.documents.relevant(
-            question,
+            request.asked,
             engine.max_passages,
             engine.vocabulary,
             engine.target.context_length,
@@ -95,7 +98,16 @@ class AnswerModes:
     def generate(
         self, engine: Engine, request: AnswerRequest, statistics: Statistics, stop: Flag
     ) -> Generator[Event]:
-        """Answer `request` from its passages, or from what they change to meanwhile."""
+        """Answer `request` from its passages, or from what they change to meanwhile.
+
+        What the embedded model writes is compared with the question.
+        """
+        events = self._generate(engine, request, statistics, stop)
+        return _remarked(events, request) if engine.path == embedded() else events
+
+    def _generate(
+        self, engine: Engine, request: AnswerRequest, statistics: Statistics, stop: Flag
+    ) -> Generator[Event]:
         mode, passages = self.of(request.chat.docs), request.passages
         if mode == DOCS_KNN:
             return self._generate_worded(engine, request, statistics, stop)
@@ -122,3 +134,17 @@ class AnswerModes:
         # Nothing learns from it: these are not the model's own words.
         engine = replace(engine, observers=[])
         yield from generate_with_neighbours(engine, states, generation, statistics, stop)
+
+
+def _remarked(events: Generator[Event], request: AnswerRequest) -> Generator[Event]:
+    """`events`, and before the end what the command in the answer leaves out of the question."""
+    text = request.begun.text
+    with closing(events):
+        for event in events:
+            if isinstance(event, Wrote):
+                text += "".join(piece.text for piece in event.pieces)
+            elif isinstance(event, Finished) and event.finish == WHOLE:
+                request.remark = remark(request.asked, text)
+                if request.remark:
+                    yield Remarked(request.remark)
+            yield event

@@ -14,7 +14,7 @@ from app.conversation.context_window import WHOLE_CHAT, WINDOW_KEY, Boundary
 from app.conversation.continuation import NOTHING_WRITTEN, SAMPLING_KEY, PartialAnswer
 from app.conversation.documents import with_notes
 from app.conversation.generation import GenerationRequest
-from app.conversation.statistics import SOURCES_KEY, STATES_KEY, Provenance, Statistics
+from app.conversation.statistics import REMARK_KEY, SOURCES_KEY, STATES_KEY, Provenance, Statistics
 from app.indexing.passage_index import FoundPassage
 from datastores.chats.records import Chat
 from engines.chat_template.prompt_builder import Message
@@ -26,7 +26,8 @@ class AnswerRequest:
     """A question to the model.
 
     Attributes:
-        question: id of the stored question; 0 if nothing is stored.
+        question: id of the stored question; 0 if nothing is stored. asked: its text, without what
+            is attached to it.
         messages: up to the question, as the model gets them.
         end: where the answer ends.
         passages: that go before the question; None if no text was searched.
@@ -34,6 +35,7 @@ class AnswerRequest:
         begun: what the answer goes on from.
         states: of imported texts that it is worded from; None for the model's own words.
         window: what is left out of the chat: of `messages` at first, then of the prompt.
+        remark: what to know of the answer; empty for nothing.
     """
 
     chat: Chat
@@ -41,11 +43,13 @@ class AnswerRequest:
     messages: Sequence[Message]
     sampling: Sampling
     end: AnswerEnd
+    asked: str
     passages: Sequence[FoundPassage] | None = None
     too_long: bool = False
     begun: PartialAnswer = NOTHING_WRITTEN
     states: int | None = None
     window: Boundary = WHOLE_CHAT
+    remark: str = ""
 
     def generation(self, passages: Sequence[FoundPassage] = ()) -> GenerationRequest:
         """What the model is asked for, with `passages` before the question."""
@@ -68,6 +72,8 @@ class AnswerRequest:
             figures[WINDOW_KEY] = asdict(self.window)
         if self.passages is not None:
             figures[CITATIONS_KEY] = citation_records(self.passages)
+        if self.remark:
+            figures[REMARK_KEY] = self.remark
         if self.too_long:
             figures[TOO_LONG_KEY] = True
         return self.begun.with_citations(figures)

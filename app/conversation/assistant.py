@@ -49,10 +49,12 @@ from app.conversation.events import (
 )
 from app.conversation.generation import FINISH_INTERRUPTED
 from app.conversation.privacy import ChatIsolation
+from app.conversation.question_language import ENGLISH_ONLY, is_foreign
 from app.conversation.statistics import Provenance, Statistics
 from app.conversation.stop_sequences import tokens_of
 from app.conversation.titles import first_title, is_meaningful, title
 from app.engine.engine import Engine
+from app.models.discovery import embedded
 from datastores.chats import records
 from datastores.chats.answer_writer import AnswerWriter, reopen_answer
 from datastores.chats.history import History
@@ -99,11 +101,10 @@ class Assistant:
         """Store `text` as the user's message under `parent`; the generator answers it.
 
         Raises:
-            InputError: the text is empty.
+            InputError: the text is empty, or in a language that the embedded model does not know.
             ContextOverflowError: it does not fit into the context; nothing is stored.
         """
-        if not text.strip():
-            raise InputError("the message is empty: type a question")
+        self._require_question(text)
         content, attached = compose(text, attachments)
         system = system_prompt(self.history.chat(chat).system)
         require_fit(
@@ -189,10 +190,11 @@ class Assistant:
             shown_messages(self.engine.vocabulary, settings.system, path),
             self._sampling(settings.sampling, again),
             self._answer_end(settings.sampling),
+            question_of(path[-1]),
             window=window,
         )
         # Before the answer is stored: if retrieval fails, no empty answer is left behind.
-        turn.passages = yield from self._modes.retrieve(self.engine, turn, question_of(path[-1]))
+        turn.passages = yield from self._modes.retrieve(self.engine, turn)
         if stopped is None:
             answer = self._add_answer(chat, message)
         else:
@@ -268,11 +270,10 @@ class Assistant:
             parent: None asks as in a new chat whose system prompt is `system`.
 
         Raises:
-            InputError: the text is empty, or the chat's sampling settings are invalid.
+            InputError: as for `answer`, or the chat's sampling settings are invalid.
             ContextOverflowError: it does not fit into the context.
         """
-        if not text.strip():
-            raise InputError("the message is empty: type a question")
+        self._require_question(text)
         self._stop.clear()
         chat = records.Chat(0, "", False, True, system, {}, None, 0.0, 0.0)
         path, window = list[records.StoredMessage](), WHOLE_CHAT
@@ -283,8 +284,8 @@ class Assistant:
         messages = [*shown_messages(self.engine.vocabulary, chat.system, path), question]
         sampling = self._sampling(chat.sampling, again=False)
         end = self._answer_end(chat.sampling)
-        turn = AnswerRequest(chat, 0, messages, sampling, end, window=window)
-        turn.passages = yield from self._modes.retrieve(self.engine, turn, text)
+        turn = AnswerRequest(chat, 0, messages, sampling, end, text, window=window)
+        turn.passages = yield from self._modes.retrieve(self.engine, turn)
         engine = self._isolation.unsaved_engine()
         yield from self._modes.generate(engine, turn, Statistics(), self._stop)
 
@@ -303,6 +304,17 @@ class Assistant:
     def _is_offered(self, chat: int) -> bool:
         """Whether `chat` is there, and not private."""
         return any(one.id == chat and not one.private for one in self.history.chats())
+
+    def _require_question(self, text: str) -> None:
+        """Check that `text` can be answered.
+
+        Raises:
+            InputError: it is empty, or in a language that the embedded model does not know.
+        """
+        if not text.strip():
+            raise InputError("the message is empty: type a question")
+        if self.engine.path == embedded() and is_foreign(text):
+            raise InputError(ENGLISH_ONLY)
 
     def _add_answer(self, chat: int, message: int) -> int:
         """Store an empty answer to `message` and return its id."""

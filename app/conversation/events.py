@@ -1,9 +1,9 @@
 """One conversation turn as data: the events that answer a question.
 
 Events come in order: `Resumed`, `Retrieved` or `Interpolated`, `Dropped`, `Prefilling`, `Wrote`,
-`Finished`; in iterative retrieval, `Retrieved` and `Speculated` come between the `Wrote`, too.
-Their text is raw model output and hostile until `app.sanitise` has cleaned it, which is up to
-whoever displays it.
+`Remarked`, `Finished`; in iterative retrieval, `Retrieved` and `Speculated` come between the
+`Wrote`, too. Their text is raw model output and hostile until `app.sanitise` has cleaned it, which
+is up to whoever displays it.
 """
 
 from __future__ import annotations
@@ -87,6 +87,13 @@ class Wrote:
 
 
 @dataclass(frozen=True, slots=True)
+class Remarked:
+    """What the person should know of the answer, in a sentence; it comes before `Finished`."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The answer ended: `finish` is stop, length, context or interrupted.
 
@@ -98,4 +105,14 @@ class Finished:
     seed: int
 
 
-Event = Resumed | Retrieved | Speculated | Interpolated | Dropped | Prefilling | Wrote | Finished
+Event = (
+    Resumed
+    | Retrieved
+    | Speculated
+    | Interpolated
+    | Dropped
+    | Prefilling
+    | Wrote
+    | Remarked
+    | Finished
+)

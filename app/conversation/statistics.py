@@ -237,6 +237,8 @@ SOURCES_KEY = "sources"
 STATES_KEY = "worded_from"
 """The key of how many states of imported texts an answer was worded from; absent: none was asked
 for."""
+REMARK_KEY = "remark"
+"""The key of what to know of an answer; absent: nothing."""
 
 _BITS: Mapping[str, int] = {"": 0, **{name: bit for bit, name in SOURCE_NAMES.items()}}
 

@@ -20,6 +20,7 @@ from app.conversation.events import (
     Finished,
     Interpolated,
     Prefilling,
+    Remarked,
     Resumed,
     Retrieved,
     Wrote,
@@ -140,6 +141,8 @@ class EventApplier:
                 answer.note = f"Not searched yet: {texts}, still being indexed"
         elif isinstance(event, Interpolated):
             answer.states = event.states
+        elif isinstance(event, Remarked):
+            answer.remark = event.text
         elif isinstance(event, Dropped):
             answer.note = (
                 f"Context full: the model no longer sees the first {event.messages} messages"

@@ -12,14 +12,18 @@ from dataclasses import dataclass, field
 from app.conversation.attachments import Attachment, attachments_of, question_of
 from app.conversation.citations import stored_citations, stored_why_none
 from app.conversation.events import Event
-from app.conversation.statistics import SOURCES_KEY, STATES_KEY
+from app.conversation.statistics import REMARK_KEY, SOURCES_KEY, STATES_KEY
 from app.interface.commands.keymap import Keymap
 from app.interface.transcript.answer import GROWING, Answer
 from app.interface.transcript.entries import Greeting, Question
 from app.interface.transcript.rows import Entry
 from app.runtime.model_thread import Answers, Begin
+from app.sanitise import one_line
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, STREAMING, USER, WHOLE, StoredMessage
+
+MAX_REMARK_CHARS = 400
+"""A restored chat may bring a remark of any length."""
 
 
 @dataclass(slots=True)
@@ -276,6 +280,8 @@ def _answer(message: StoredMessage, finish: str) -> Answer:
     answer = Answer(message.content, finish, runs=runs if isinstance(runs, list) else ())
     answer.citations = stored_citations(message.statistics)
     answer.why_none = stored_why_none(message.statistics)
+    remark = message.statistics.get(REMARK_KEY)
+    answer.remark = one_line(remark, MAX_REMARK_CHARS) if isinstance(remark, str) else ""
     states = message.statistics.get(STATES_KEY)
     answer.states = states if isinstance(states, int) else None
     return answer

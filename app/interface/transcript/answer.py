@@ -68,6 +68,7 @@ class Answer:
         folded: whether the reasoning is folded.
         fold_row: the row that folds and unfolds the reasoning; None where there is none.
         citations: the passages it was given.
+        remark: what to know of the answer; empty for nothing.
         why_none: the line in their place if there are none; empty for none.
         states: of imported texts that it was worded from; None for the model's own words.
         citation_rows: the index of the citation that a row shows.
@@ -90,6 +91,7 @@ class Answer:
         self.folded = True
         self.fold_row: int | None = None
         self.citations: Sequence[Citation] = ()
+        self.remark = ""
         self.why_none = ""
         self.states: int | None = None
         self.citation_rows: dict[int, int] = {}
@@ -149,7 +151,7 @@ class Answer:
         rows += [Row([])] if rows else []
         rows += self._reasoning(parts, layout, len(rows))
         rows += self._body(parts, layout)
-        if ending := self._ending(parts):
+        for ending in filter(None, (self._ending(parts), self.remark)):
             rows += [*([Row([])] if rows else []), *_wrapped(ending, layout, "warning")]
         rows += self._sources(layout, len(rows))
         if self.status:

@@ -17,9 +17,10 @@ import pytest
 
 from app.cli.ask import NOT_ENCODED, NOTHING_IMPORTED, REPEATED
 from app.cli.main import run
-from app.conversation import generation
+from app.conversation import answer_modes, generation
 from app.conversation.attachments import question_of
 from app.conversation.citations import NO_PASSAGE, PASSAGE_TOO_LONG
+from app.conversation.question_language import ENGLISH_ONLY
 from datastores.chats.history import History
 from engines.chat_template.template import BASE_MODEL, ChatTemplate
 from tests.datastores.chats.test_deletion import holding
@@ -89,6 +90,33 @@ def test_what_does_not_work_with_the_model_is_said(
 ) -> None:
     monkeypatch.setattr(ChatTemplate, "problem", BASE_MODEL)
     assert BASE_MODEL in specchat(tmp_path, "ask", "How do I use tar?", *SHORT).stderr.decode()
+
+
+def test_what_the_embedded_model_left_out_is_said_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = 'The command leaves out "delete them": check it before you run it.'
+    monkeypatch.setattr(answer_modes, "remark", lambda question, answer: f"{said} {question}")
+    options = ("--temperature", "0")
+    printed = specchat(tmp_path, "ask", "find big files", *options)
+    assert printed.stderr.decode() == f"{said} find big files\n"
+    report = json.loads(specchat(tmp_path, "ask", "--json", "find big files", *options).stdout)
+    assert report["remark"] == f"{said} find big files"
+    with closing(History.open(tmp_path / "history.db")) as history:
+        answer = history.thread(history.last_chat().id)[-1]
+    assert answer.statistics["remark"] == f"{said} find big files"
+
+
+@pytest.mark.parametrize("options", [(), ("--no-save",)])
+def test_the_embedded_model_says_that_it_knows_english_only(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    question = "Wie kopiere ich ein Verzeichnis?"
+    printed = specchat(tmp_path, "ask", question, *options, code=1)
+    assert printed.stdout.strip() == b""
+    assert printed.stderr.decode() == f"specchat: {ENGLISH_ONLY}\n"
+    with closing(History.open(tmp_path / "history.db")) as history:
+        assert list(history.chats()) == []
 
 
 def test_a_loop_is_said_to_be_why_the_answer_ends(

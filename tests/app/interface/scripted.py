@@ -20,11 +20,19 @@ from app.conversation.events import (
     Finished,
     Interpolated,
     Prefilling,
+    Remarked,
     Resumed,
     Retrieved,
     Wrote,
 )
-from app.conversation.statistics import SOURCES_KEY, STATES_KEY, Piece, Provenance, Statistics
+from app.conversation.statistics import (
+    REMARK_KEY,
+    SOURCES_KEY,
+    STATES_KEY,
+    Piece,
+    Provenance,
+    Statistics,
+)
 from app.indexing.passage_index import FoundPassage
 from datastores.chats.answer_writer import reopen_answer
 from datastores.chats.history import History
@@ -54,6 +62,7 @@ class Script:
         gate: called after the last pass.
         passages: of imported texts, given to the answer; None if none were searched.
         states: of imported texts that it is worded from; None for the model's own words.
+        remark: what to know of it; empty for nothing.
     """
 
     passes: Sequence[Sequence[Said]]
@@ -65,6 +74,7 @@ class Script:
     passages: tuple[FoundPassage, ...] | None = None
     too_long: bool = False
     states: int | None = None
+    remark: str = ""
     finish: str = "stop"
     fails: SpecchatError | None = None
     holds: bool = False
@@ -136,6 +146,8 @@ class ScriptedAssistant:
             if script.passages is not None:
                 figures[CITATIONS_KEY] = citation_records(script.passages)
                 figures[TOO_LONG_KEY] = script.too_long
+            if script.remark:
+                figures[REMARK_KEY] = script.remark
             if script.states is not None:
                 figures[STATES_KEY] = script.states
             self.history.extend_message(answer.id, said, [], figures, finish)
@@ -164,6 +176,8 @@ def events_of(script: Script, stop: Flag) -> Generator[Event]:
     if script.holds:
         stop.wait()
     statistics.seconds = statistics.decode_seconds
+    if script.remark:
+        yield Remarked(script.remark)
     yield Finished("interrupted" if stop.is_set() else script.finish, statistics, 0)
 
 

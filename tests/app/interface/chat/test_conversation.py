@@ -89,6 +89,23 @@ async def test_escape_stops_and_keeps_what_was_written(stage: Make, history: His
     assert (answer.content, answer.finish) == ("one two three four five", "interrupted")
 
 
+async def test_what_to_know_of_an_answer_stands_below_it_now_and_later(
+    stage: Make, history: History
+) -> None:
+    script = Script(passes_of("find . -mtime -100", [0], 1), remark="The command leaves out it.")
+    made = stage(script)
+    async with made.app.run_test() as pilot:
+        await type_in(pilot, made, "big files")
+        await pilot.press("enter")
+        await until(pilot, lambda: made.conversation.turn is None and "leaves out" in shown(made))
+        assert shown(made).index("-mtime") < shown(made).index("The command leaves out it.")
+        (chat,) = history.chats()
+        await pilot.press("ctrl+n")
+        await until(pilot, lambda: "leaves out" not in shown(made))
+        made.conversation.open(chat.id)
+        await until(pilot, lambda: "leaves out" in shown(made))
+
+
 async def test_quitting_in_mid_answer_keeps_it(stage: Make, history: History) -> None:
     made = stage(SLOW)
     async with made.app.run_test() as pilot:
