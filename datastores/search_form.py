@@ -28,8 +28,10 @@ _NO_LETTERS = str.maketrans("™℠", "  ")
 _DROPPED_MARKS = frozenset([*range(10, 37), *range(200, 241)])
 """Combining classes of Hebrew and Arabic points and of accents; not of marks that make another
 letter, such as the vowels of Indian scripts and the voicing of kana."""
-_FOREIGN = re.compile("[\x00-\x7f]?[^\x00-\x7f]+")
-"""Beyond ASCII, with the character that a first mark belongs to."""
+_FOREIGN = re.compile(
+    "[^\x00-\x7f\u2010-\u2027\u2030-\u205e\u2190-\u21ff\u2500-\u25ff\u3001-\u3003\u3008-\u3011]+"
+)
+"""What may have another spelling: neither ASCII nor the common signs between words."""
 
 _EAST_ASIAN = (
     "\u3005-\u3007\u3021-\u3029\u3031-\u3035\u303b\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff"
@@ -126,15 +128,19 @@ class FoldedText:
         return self._original(start)[0], self._original(max(end - 1, start))[1]
 
     def _original(self, at: int) -> tuple[int, int]:
-        """Start and end of what was folded into the character `at`."""
-        number = bisect_right(self._pieces, at, key=lambda piece: piece[0]) - 1
+        """Start and end of what was folded into the character `at`, marks behind it included."""
+        number = self._piece(at)
         folded, start, length = self._pieces[number]
-        following = (
-            self._pieces[number + 1][0] if number + 1 < len(self._pieces) else len(self.text)
-        )
+        following = self._pieces[number + 1][0]
         if following - folded == length:
-            return start + at - folded, start + at - folded + 1
+            start, length = start + at - folded, 1
+        if at + 1 == following:
+            return start, self._pieces[self._piece(following)][1]
         return start, start + length
+
+    def _piece(self, at: int) -> int:
+        """The number of the last piece that begins at or before `at` in the folded text."""
+        return bisect_right(self._pieces, at, key=lambda piece: piece[0]) - 1
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:

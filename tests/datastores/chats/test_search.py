@@ -124,6 +124,7 @@ def test_what_the_index_cannot_find_is_looked_for_letter_by_letter(
         ("สีกำแพงด้าน", "กำแพง", "สี[กำแพง]ด้าน"),
         ("اَلْقِيرُ هنا", "القير", "[اَلْقِيرُ] هنا"),
         ("क्या हिन्दी है", "हिन्दी", "क्या [हिन्दी] है"),
+        ("the oﬃcer", "fice", "the o[ﬃce]r"),
     ],
 )
 def test_every_script_and_spelling_is_found_and_shown_as_written(
