@@ -6,7 +6,9 @@ itself, and cost next to nothing where it does not.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -210,6 +212,22 @@ def test_a_useless_student_costs_next_to_nothing(
 ) -> None:
     useless = small_model(clock, cost, wrong=True)
     assert speedup(clock, [useless], sampling, steepness, prompt=1000) >= 0.97
+
+
+@pytest.mark.parametrize("prompt", [40, 400])
+@pytest.mark.parametrize("cost", [0.2, 0.35, 0.6])
+def test_trying_a_useless_draft_model_loses_two_seconds_at_most(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, cost: float, prompt: int
+) -> None:
+    """At the speeds of a model with 1.5 billion weights on two cores, with one a third as large."""
+    monkeypatch.setattr(sys.modules[__name__], "PASS", 0.15)
+    budget, length = AdaptiveBudget(CostModel(), AcceptanceModel()), 150
+    drafters = [PromptLookup(), TokenRecycling(), small_model(clock, cost, wrong=True)]
+    answers = [
+        seconds(clock, drafters, budget, replace(RANDOM, seed=seed), 1.0, length, prompt)
+        for seed in range(4)
+    ]
+    assert sum(answers) - len(answers) * length * PASS < 2.0
 
 
 @pytest.mark.parametrize("steepness", [0.3, 1.0])
