@@ -21,7 +21,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from subprocess import DEVNULL, PIPE
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO
 
 import psutil
@@ -36,6 +35,9 @@ MAX_LINE_BYTES = 2**28
 
 LOWEST_PRIORITY = 19
 """The niceness at which a child runs only when the processor is idle."""
+
+TIMED_OUT = 1 if sys.platform == "win32" else -signal.SIGPROF
+"""The exit code at the limit of `limit_time`."""
 
 _ERROR = "raised"
 """The key that marks a message as an error; the class's name is its value."""
@@ -80,23 +82,18 @@ class ChildProcess:
             self._process.stdin.write(content)
             self._process.stdin.flush()
 
-    def request(self, message: object, content: bytes, timeout_s: float) -> Any:
+    def request(self, message: object, content: bytes = b"") -> Any:
         """Send a request and wait for the answer, the next message.
 
-        `timeout_s` is what the child allows itself in `requests`, so this returns soon after it.
-
         Raises:
-            TimeoutError: the child ended itself after that time.
-            EOFError: it ended before.
+            TimeoutError: the child ended at the limit of `receive_requests`.
+            EOFError: it ended otherwise.
             SpecchatError: it reported one; it goes on with the next request.
         """
-        started = perf_counter()
         self.send(message, content)
         for answer in self:
             return answer
-        if perf_counter() - started >= timeout_s:
-            raise TimeoutError
-        raise EOFError
+        raise TimeoutError if self.code() == TIMED_OUT else EOFError
 
     def is_running(self) -> bool:
         """Whether it has not ended yet."""
@@ -239,24 +236,23 @@ def emit_error(error: SpecchatError) -> None:
 def receive_requests(timeout_s: float = 0) -> Iterator[tuple[Any, bytes]]:
     """In a child: message and content of each request, until the parent ends.
 
-    Ends the process if the caller takes longer than `timeout_s` over one, from a thread of its own,
-    whatever a library is busy with; 0 for no limit.
+    Ends the process if the caller spends more than `timeout_s` on one, as `limit_time` does; 0 for
+    no limit.
     """
     requests = sys.stdin.buffer
     while _is_complete(line := requests.readline()):
         message, length = json.loads(line)
         content = requests.read(length)
-        if timeout_s:
-            faulthandler.dump_traceback_later(timeout_s, exit=True)
+        limit_time(timeout_s)
         yield message, content
-        faulthandler.cancel_dump_traceback_later()
+        limit_time(0)
 
 
 def limit_time(seconds: float) -> None:
     """In a child: have the system end it after so much processor time; 0: at no time.
 
     Each call replaces the limit before it. The time that other programs take does not count, where
-    the system can tell (not Windows): the process then ends by SIGPROF.
+    the system can tell (not Windows). The exit code is `TIMED_OUT`.
     """
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, seconds)
@@ -285,8 +281,12 @@ def _command(module: str, arguments: tuple[object, ...]) -> list[str]:
 
 
 def child_environment() -> dict[str, str]:
-    """This process's, with its import path: the program may not be on Python's default one."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    """This process's, with its import path: the program may not be on Python's default one.
+
+    Without relative parts, such as the working folder: it may be anybody's, or deleted.
+    """
+    path = os.pathsep.join(filter(os.path.isabs, sys.path))
+    return {**os.environ, "PYTHONPATH": path}
 
 
 def _is_complete(line: bytes) -> bool:

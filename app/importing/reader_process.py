@@ -10,8 +10,6 @@ and what a reader may raise (`reading`).
 
 from __future__ import annotations
 
-import signal
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,7 +30,14 @@ from app.importing.reading import (
 )
 from app.importing.source_file import MAX_PDF_BYTES, MIB, ReadTracker, SourceFile
 from datastores.library.documents import Document, Part
-from engines.child_process import ChildProcess, emit, limit_time, receive_requests, run_child
+from engines.child_process import (
+    TIMED_OUT,
+    ChildProcess,
+    emit,
+    limit_time,
+    receive_requests,
+    run_child,
+)
 
 MODULE = "app.importing.reader_process"
 
@@ -126,8 +131,7 @@ class ReaderProcess:
         assert self._child is not None
         code = self._child.code()
         self.close()
-        timed_out = sys.platform != "win32" and code == -signal.SIGPROF
-        return "takes too long to read" if timed_out else "crashes its parser"
+        return "takes too long to read" if code == TIMED_OUT else "crashes its parser"
 
 
 _END = "end"

@@ -27,7 +27,6 @@ from engines.chat_template.prompt_builder import Content, Literal, Message, Segm
 from engines.chat_template.render_process import (
     EMPTY,
     NONE,
-    TIMEOUT_S,
     UNDEFINED,
     TemplateRefusalError,
 )
@@ -36,6 +35,8 @@ PAD = "\x1f"
 """Around a sentinel: whitespace to Python, so a template that trims contents strips it."""
 QUOTED_PADS = ("\\x1f", "\\u001f")
 """How Python and JSON write it: a content was quoted."""
+SEARCH_S = 6.0
+"""Until a template that is still refusing conversations is given up, in seconds."""
 BETWEEN = "\n\n"
 """Between contents that become one message."""
 
@@ -244,15 +245,15 @@ T = TypeVar("T")
 
 
 def _in_time(trials: Iterable[T]) -> Iterator[T]:
-    """`trials`, as long as they take no longer than one rendering may.
+    """`trials`, as long as they take no longer than `SEARCH_S`.
 
     Raises:
         ModelError: they do.
     """
     began = monotonic()
     for trial in trials:
-        if monotonic() - began > TIMEOUT_S:
-            raise ModelError(f"the model's chat template fails: it takes over {TIMEOUT_S:g} s")
+        if monotonic() - began > SEARCH_S:
+            raise ModelError(f"the model's chat template fails: it takes over {SEARCH_S:g} s")
         yield trial
 
 

@@ -16,8 +16,8 @@ from weakref import finalize
 from datastores.errors import ModelError
 from engines.child_process import ChildProcess
 
-TIMEOUT_S = 5.0
-"""For one rendering, or for compiling; templates in use take a few milliseconds."""
+TIMEOUT_S = 3.0
+"""Processor time of one rendering, or of compiling; templates in use take a few milliseconds."""
 
 NONE, UNDEFINED, EMPTY = "none", "undefined", "empty"
 """What variables beside the messages are: `tools` and `documents` None, as with transformers; none
@@ -72,7 +72,7 @@ class RenderProcess:
         if self._problem:
             raise ModelError(self._problem)
         if self._child is None or not self._child.is_running():
-            self._child = ChildProcess("engines.chat_template.sandbox", TIMEOUT_S, requests=True)
+            self._child = _new_child()
             finalize(self, self._child.close)
             try:
                 answer = self._ask(self._child, "", self._compiled)
@@ -85,12 +85,19 @@ class RenderProcess:
 
     def _ask(self, child: ChildProcess, message: str, content: bytes) -> dict[str, Any]:
         try:
-            answer: dict[str, Any] = child.request(message, content, TIMEOUT_S)
+            answer: dict[str, Any] = child.request(message, content)
         except TimeoutError:
             raise ModelError(_failing(f"it takes longer than {TIMEOUT_S:g} s")) from None
         except EOFError:
             raise ModelError(_failing("it ended its process, or took too much memory")) from None
         return answer
+
+
+def _new_child() -> ChildProcess:
+    try:
+        return ChildProcess("engines.chat_template.sandbox", TIMEOUT_S, requests=True)
+    except OSError as error:
+        raise ModelError(f"no process for the chat template: {error.strerror}") from error
 
 
 def _failing(reason: str) -> str:

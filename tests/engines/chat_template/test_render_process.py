@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -115,6 +117,20 @@ def test_a_killed_process_is_started_again(children: Children) -> None:
     until(lambda: first not in children() or first.status() == psutil.STATUS_ZOMBIE)
     assert template.render(MESSAGES, NONE) == "2"
     assert first not in children()
+
+
+def test_without_memory_for_a_process_it_says_so_and_tries_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    template = RenderProcess("{{ messages|length }}", {})
+    with monkeypatch.context() as patched:
+        patched.setattr(render_process, "ChildProcess", refuse)
+        with pytest.raises(ModelError, match="no process for the chat template: Cannot allocate"):
+            template.render(MESSAGES, NONE)
+    assert template.render(MESSAGES, NONE) == "2"
 
 
 def test_a_process_ends_with_its_template(children: Children) -> None:
