@@ -16,7 +16,7 @@ from weakref import finalize
 from datastores.errors import ModelError
 from engines.child_process import ChildProcess
 
-TIMEOUT_S = 3.0
+TIMEOUT_S = 2.0
 """Processor time of one rendering, or of compiling; templates in use take a few milliseconds."""
 
 NONE, UNDEFINED, EMPTY = "none", "undefined", "empty"
