@@ -101,6 +101,8 @@ _ASCII = re.compile(r"[A-Za-z]")
 _EAST_ASIAN = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uff66-\uff9d]")
 _ODD = re.compile(rf"[\x80-\x9f]|(?<={_LETTER})[¡-¬¯±-¶¸-¿×÷†‡‰‹›„‚ˆ˜\u2500-\u25ff](?={_LETTER})")
 """A control character, or a sign within a word that is within none in any language."""
+_JAPANESE_MAIL = re.compile(rb"\x1b\$[@B]")
+"""ISO-2022-JP is ASCII but for such escapes."""
 _SEPARATOR = re.compile("[ \n、。，．]")
 
 
@@ -121,6 +123,8 @@ def decode(content: bytes) -> tuple[str, str]:
 
 def _decoded(content: bytes) -> tuple[str, str]:
     marked = next((name for mark, name in BYTE_ORDER_MARKS.items() if content.startswith(mark)), "")
+    if _JAPANESE_MAIL.search(content):
+        return content.decode("iso2022_jp_ext", "replace"), ""
     if marked or b"\0" not in content:
         try:
             return content.decode(marked or "utf-8"), ""

@@ -19,8 +19,8 @@ MIN_GUTTER = 8.0
 """Width of a gutter, in points: more than a blank in justified text."""
 MAX_CROSSING = 0.35
 """Share of the lines that may cross a gutter: titles, footers, tables."""
-MIN_LINES = 4
-MIN_WIDTH = 72.0
+MIN_LINES = 3
+MIN_WIDTH = 60.0
 """Of a column, in lines and in points: narrower ones hold numbers and names."""
 FULL_LINE, MIN_FULL_LINES = 0.7, 0.5
 """Share of its column's width that a full line has, and of the lines that are full."""
