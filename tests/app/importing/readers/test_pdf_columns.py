@@ -67,7 +67,7 @@ def rows(columns: Sequence[Sequence[str]], lefts: Sequence[float], top: float = 
         ((LEFT, RIGHT), (60, 320)),
         ((LEFT, RIGHT), (60, 252)),
         ((LEFT, RIGHT, THIRD), (20, 220, 420)),
-        ((LEFT[:3], RIGHT[:3]), (60, 320)),
+        ((RIGHT[:3], THIRD[:3]), (60, 320)),
         ((LEFT,), (60,)),
     ],
 )
