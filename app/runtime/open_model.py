@@ -32,7 +32,7 @@ PAUSED_FILE = "paused"
 
 EMBEDDED = (
     "The built-in model is tiny and only knows shell commands. Try: How do I extract a tar archive?"
-    " `specchat demo` shows what drafts gain with a large model."
+    " Type /demo to see what drafts gain with a large model."
 )
 UNUSED_GPU = "Your {gpu} is not being used: `specchat doctor` shows how to change that."
 

@@ -229,6 +229,9 @@ def _owner(owner: markdown.Markdown) -> Elements:
 MAX_BLOCK_CHARS = 6_000
 """A longer block is continued in a new one."""
 
+MAX_PARSED_CHARS = 2 * MAX_BLOCK_CHARS
+"""Parsed at a time: the rest of an overlong block is parsed again for each part of it."""
+
 MAX_NESTING = 18
 """A block nested this deep is shown as its source; the parser drops what is nested 20 deep."""
 
@@ -272,19 +275,27 @@ class MarkdownStream:
 
     def append_fragment(self, fragment: str) -> None:
         """Append the next fragment, which may end anywhere."""
-        self._tail += fragment
         del self.lines[self.stable_lines :], self.spans[self.stable_lines :]
         del self.texts[self._stable_texts :]
+        unstable: list[Block] = []
+        # In parts, so that a long text takes no more time than one that is streamed.
+        for start in range(0, max(1, len(fragment)), MAX_PARSED_CHARS):
+            unstable = self._continue(fragment[start : start + MAX_PARSED_CHARS])
+        for block in unstable:
+            self._add(block)
+
+    def _continue(self, fragment: str) -> list[Block]:
+        """Lay out the blocks that `fragment` completes; returns the rest."""
+        self._tail += fragment
         blocks = parse(self._tail, continued=self._tail_continues)
         unstable = _unstable(blocks)
         for block in blocks[: len(blocks) - len(unstable)]:
             self._add(block)
         self.stable_lines, self._stable_texts = len(self.lines), len(self.texts)
-        for block in unstable:
-            self._add(block)
         if unstable:
             self._tail = "".join(block.source for block in unstable)
             self._tail_continues = unstable[0].continued
+        return unstable
 
     def _add(self, block: Block) -> None:
         first = self._first_text + len(self.texts)

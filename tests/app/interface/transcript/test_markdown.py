@@ -144,6 +144,15 @@ def test_a_long_fence_continues_as_code() -> None:
     assert lines == code.splitlines()
 
 
+def test_a_long_text_is_parsed_in_parts_as_if_it_were_streamed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "a line\n- item *one*\n\n| a | b |\n|---|---|\n| c | d |\n\n```\ncode\n```\n" * 40
+    whole = lines_of(text)
+    monkeypatch.setattr(markdown, "MAX_PARSED_CHARS", 50)
+    assert lines_of(text) == whole
+
+
 def test_a_huge_table_is_laid_out_in_parts_and_whole() -> None:
     rows = [f"| row {number} | value |" for number in range(1000)]
     shown = "\n".join(lines_of("\n".join(["| a | b |", "|---|---|", *rows])))
