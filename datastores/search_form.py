@@ -29,9 +29,10 @@ _DROPPED_MARKS = frozenset([*range(10, 37), *range(200, 241)])
 """Combining classes of Hebrew and Arabic points and of accents; not of marks that make another
 letter, such as the vowels of Indian scripts and the voicing of kana."""
 _FOREIGN = re.compile(
-    "[^\x00-\x7f\u2010-\u2027\u2030-\u205e\u2190-\u21ff\u2500-\u25ff\u3001-\u3003\u3008-\u3011]+"
+    "[^\\x00-\\x7f\u2010-\u2027\u2030-\u205e\u2190-\u21ff\u2500-\u25ff\u3001-\u3003\u3008-\u3011"
+    "\u3400-\u4dbf\u4e00-\u9fff]+"
 )
-"""What may have another spelling: neither ASCII nor the common signs between words."""
+"""What may have another spelling: neither ASCII, common signs between words, nor ideographs."""
 
 _EAST_ASIAN = (
     "\u3005-\u3007\u3021-\u3029\u3031-\u3035\u303b\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff"
