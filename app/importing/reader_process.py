@@ -124,7 +124,12 @@ class ReaderProcess:
             self.position = position
             if kind == _END:
                 return
-            yield _EVENTS[kind](*fields)
+            try:
+                yield _EVENTS[kind](*fields)
+            except GeneratorExit:
+                # Nobody wants the other answers, and the next file must not get them.
+                self.close()
+                raise
         raise EOFError
 
     def _cause_of_death(self) -> str:

@@ -37,7 +37,7 @@ MAX_JSON_DEPTH = 200
 MAX_ARCHIVE_MEMBERS = 100_000
 """Most members of one archive."""
 
-MAX_ARCHIVE_RATIO = 200
+MAX_ARCHIVE_RATIO = 100
 """How many times its size an archive may unpack to; text compresses to about a tenth."""
 
 MIN_UNPACKED_LIMIT_BYTES = 64 * MIB

@@ -14,11 +14,9 @@ import re
 import struct
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +27,12 @@ SUFFIX = ".safetensors"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
-MAX_HEADER_BYTES = 1 << 26
+MAX_HEADER_BYTES = 1 << 24
+"""Of a file, and of the index: parsed, JSON takes up to thirty times its size."""
 MAX_CONFIG_BYTES = 1 << 22
-MAX_TENSORS = 1 << 20
+MAX_TENSORS = 1 << 17
+MAX_NUMBER = 1 << 40
+"""Largest number in a configuration; a larger one is damage, and counts as missing."""
 CPU, CUDA, MPS = "cpu", "cuda", "mps"
 NUMBER_BYTES = {CPU: 4, CUDA: 2, MPS: 2}
 """Size of a weight and of a number in the KV cache where PyTorch runs a model."""
@@ -43,7 +44,9 @@ ATTENTION_LAYERS = frozenset({"full_attention", "sliding_attention"})
 
 _CUDA_BUILD = re.compile(r"^(?:cuda|hip)\b[^=]*=\s*'", re.MULTILINE)
 """In torch/version.py, where that build has a backend for a card."""
-_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_UNREADABLE = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +99,28 @@ def read_safetensors(folder: Path) -> SafetensorsModel:
         ModelError: it is missing, incomplete or damaged.
     """
     config = _config(folder)
-    weights, size, kinds = 0, 0, Counter[str]()
-    for file in _weight_files(folder):
-        for kind, count in _tensors(file):
-            kinds[kind] += count
-            weights += count
-        size += file.stat().st_size
+    kinds: Counter[str] = Counter()
+    files = _weight_files(folder)
+    for file in files:
+        kinds.update(_tensors(file))
+    size = sum(file.stat().st_size for file in files)
+    try:
+        return _described(folder, config, kinds, size)
+    except _UNREADABLE as error:
+        raise ModelError(f"{folder / CONFIG_FILE} is damaged: download it again") from error
+
+
+def _described(
+    folder: Path, config: dict[str, Any], kinds: Counter[str], size: int
+) -> SafetensorsModel:
+    """What the configuration says, of a model with so many weights of each type."""
     text = config.get("text_config", config)
     heads = _number(text, "num_attention_heads", 1)
     width, layers = _number(text, "hidden_size"), _number(text, "num_hidden_layers")
     head = _number(text, "head_dim", width // max(heads, 1))
     return SafetensorsModel(
         architecture=str(config.get("model_type", "")),
-        parameters=weights,
+        parameters=kinds.total(),
         size=size,
         dtype=max(kinds, key=lambda kind: kinds[kind], default=""),
         context_length=_number(text, "max_position_embeddings"),
@@ -172,10 +184,13 @@ def _weight_files(folder: Path) -> list[Path]:
             raise ModelError(f"{folder} has no *{SUFFIX}: download the model again")
         return files
     try:
-        names = {str(name) for name in json.loads(index.read_text("utf-8"))["weight_map"].values()}
+        with index.open("rb") as file:
+            parsed = json.loads(file.read(MAX_HEADER_BYTES))
+        names = {str(name) for name in parsed["weight_map"].values()}
     except _UNREADABLE as error:
         raise ModelError(f"{index} is damaged: download it again") from error
-    missing = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
+    there = {name for name in names if Path(name).name == name and os.path.isfile(folder / name)}
+    missing = names - there
     if missing:
         raise ModelError(
             f"{folder} lacks {len(missing)} of its {len(names)} files: download the model again"
@@ -183,8 +198,8 @@ def _weight_files(folder: Path) -> list[Path]:
     return [folder / name for name in sorted(names)]
 
 
-def _tensors(path: Path) -> Iterator[tuple[str, int]]:
-    """The type and the number of weights of each tensor."""
+def _tensors(path: Path) -> Counter[str]:
+    """The number of weights of each type."""
     damaged = ModelError(f"{path} is damaged: download it again")
     try:
         with path.open("rb") as file:
@@ -194,13 +209,25 @@ def _tensors(path: Path) -> Iterator[tuple[str, int]]:
             header = json.loads(file.read(length))
         tensors = [tensor for name, tensor in header.items() if name != "__metadata__"]
         end = max((int(tensor["data_offsets"][1]) for tensor in tensors), default=0)
-        found = [(str(tensor["dtype"]), prod(map(int, tensor["shape"]))) for tensor in tensors]
+        found: Counter[str] = Counter()
+        for tensor in tensors:
+            found[str(tensor["dtype"])] += _weights(tensor["shape"], 8 * end)
         whole = path.stat().st_size == 8 + length + end and len(tensors) <= MAX_TENSORS
     except (*_UNREADABLE, struct.error) as error:
         raise damaged from error
     if not whole:
         raise damaged
-    yield from found
+    return found
+
+
+def _weights(shape: Any, most: int) -> int:
+    """The number of weights of a tensor. Raises ValueError if it is not from 0 to `most`."""
+    count = 1
+    for size in map(int, shape):
+        count *= size
+        if not 0 <= count <= most:
+            raise ValueError(shape)
+    return count
 
 
 def _problem(folder: Path, config: dict[str, Any], text: dict[str, Any]) -> str:
@@ -233,4 +260,4 @@ def _has_template(folder: Path) -> bool:
 
 def _number(config: dict[str, Any], name: str, default: int = 0) -> int:
     value = config.get(name)
-    return value if isinstance(value, int) and value > 0 else default
+    return value if isinstance(value, int) and 0 < value <= MAX_NUMBER else default

@@ -24,12 +24,14 @@ _LOGGER = logging.getLogger("specchat.llama")
 MAGIC = b"GGUF"
 HEADER = struct.Struct("<4sIQQ")
 VERSIONS = (2, 3)
-MAX_ENTRIES = 1 << 20
+MAX_ENTRIES = 1 << 17
 """More tensors or metadata entries than any model has: such counts come from a damaged file."""
 MAX_HEADER = 1 << 26
 """Bytes of a header: one with 256,000 tokens and their merges takes a quarter of it."""
 MAX_LIST = 1 << 10
 """Elements of a list that is kept: one for each layer at most. Word lists are only skipped."""
+MAX_KEPT = 1 << 17
+"""Elements of all lists that are kept; the others are skipped."""
 MAX_DIMENSIONS = 4
 READ_SIZE = 1 << 20
 DEFAULT_ALIGNMENT = 32
@@ -229,6 +231,7 @@ class _HeaderReader:
         self._file = file
         self._bytes = bytearray()
         self._offset = 0
+        self._kept = 0
 
     def damaged(self, reason: str) -> ModelError:
         """The error to raise over this header."""
@@ -251,6 +254,11 @@ class _HeaderReader:
     def text(self) -> str:
         """The next string; what is not UTF-8 in it is replaced."""
         return self.take(self.integer(_U64)).decode("utf-8", "replace")
+
+    def may_keep(self, count: int) -> bool:
+        """Whether a list of `count` integers may be kept as well."""
+        self._kept += count
+        return count <= MAX_LIST and self._kept <= MAX_KEPT
 
     def skip_texts(self, count: int) -> None:
         """Skip `count` strings. Each has at least eight bytes, so `MAX_HEADER` bounds the time."""
@@ -322,7 +330,7 @@ def _list(header: _HeaderReader, kind: int, count: int) -> list[int] | None:
         return None
     if kind not in _SCALARS:
         raise header.damaged(f"it holds a list of the unknown type {kind}")
-    if kind in _INTEGERS and count <= MAX_LIST:
+    if kind in _INTEGERS and header.may_keep(count):
         return [header.integer(_SCALARS[kind]) for _ in range(count)]
     header.skip(count * _SCALARS[kind].size)
     return None

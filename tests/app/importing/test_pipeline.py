@@ -206,7 +206,7 @@ def _hostile(folder: Path) -> dict[str, str]:
     return {
         "truncated.zip": "damaged or truncated archive",
         "truncated.pdf": "damaged or truncated PDF",
-        "bomb.zip": "archive bomb: unpacks to over 200 times its size",
+        "bomb.zip": "archive bomb: unpacks to over 100 times its size",
         "traversal.zip/../../evil.md": "its path leads out of the archive",
         "traversal.zip//etc/evil.md": "its path leads out of the archive",
         "traversal.zip/C:\\evil.md": "its path leads out of the archive",

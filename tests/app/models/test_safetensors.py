@@ -115,16 +115,41 @@ BAD = {
     "no weights": ("has no \\*.safetensors", ["*.index.json", "*.safetensors"], b""),
     "a part missing": ("lacks 1 of its 2 files", ["model-00002*"], b""),
     "config": ("config.json is damaged", [], b"{"),
+    "settings": ("config.json is damaged", [], b'{"architectures": 5}'),
     "index": ("index.json is damaged", [], b"[]"),
+    "long name": ("lacks 1 of its 1 files", [], b'{"weight_map": {"a": "%s"}}' % (b"x" * 5000)),
     "truncated": ("00001-of-00002.safetensors is damaged", [], b"\x20\0\0\0\0\0\0\0{}"),
     "huge header": ("00001-of-00002.safetensors is damaged", [], b"\xff" * 64),
 }
 DAMAGED_FILES = {
     "config": safetensors.CONFIG_FILE,
+    "settings": safetensors.CONFIG_FILE,
     "index": safetensors.INDEX_FILE,
+    "long name": safetensors.INDEX_FILE,
     "truncated": "model-00001-of-00002.safetensors",
     "huge header": "model-00001-of-00002.safetensors",
 }
+
+
+@pytest.mark.parametrize(
+    "shape", [[2, -2], [2**62, 2**62], [10**400], ["9" * 5000], [1e999], [None], 5, [64, 63, 4]]
+)
+def test_tensors_larger_than_their_file_are_damage(tmp_path: Path, shape: object) -> None:
+    folder = write_folder(tmp_path / "bad")
+    tensor = {"dtype": "F16", "shape": shape, "data_offsets": [0, 64]}
+    header = json.dumps({"a": tensor}).encode()
+    content = len(header).to_bytes(8, "little") + header + bytes(64)
+    (folder / DAMAGED_FILES["truncated"]).write_bytes(content)
+    with pytest.raises(ModelError, match="is damaged: download it again"):
+        read_safetensors(folder)
+
+
+@pytest.mark.parametrize("number", [10**400, -1, "64", None, 1e308])
+def test_absurd_settings_count_as_missing(tmp_path: Path, number: object) -> None:
+    folder = write_folder(tmp_path / "odd", hidden_size=number, num_hidden_layers=number)
+    read = read_safetensors(folder)
+    assert (read.width, read.layers, read.cached_numbers) == (0, 0, 0)
+    assert "does not give its size" in read.problem
 
 
 @pytest.mark.parametrize("case", BAD)

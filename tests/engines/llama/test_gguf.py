@@ -55,6 +55,14 @@ def test_a_long_word_list_is_skipped(tmp_path: Path) -> None:
     assert read_metadata(path).parameters == 2 * WIDTH * WIDTH
 
 
+def test_only_so_many_numbers_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "MAX_KEPT", 5)
+    path = write_gguf(tmp_path / "a.gguf", first=[1, 2, 3], second=[4, 5, 6])
+    read = read_metadata(path)
+    assert read.total("first", 3) == 6
+    assert "llama.second" not in read.values
+
+
 def test_an_incomplete_header_is_refused(tmp_path: Path) -> None:
     whole = write_gguf(tmp_path / "whole.gguf", weights=1, tokens=3).read_bytes()
     end = len(whole) - 2 * WIDTH * WIDTH - 32  # at most 32 bytes of padding before the weights
