@@ -77,11 +77,19 @@ def findings(options: Options) -> Iterator[Finding]:
     locations = find(options.data_dir)
     yield from _versions()
     yield _data(locations)
-    yield from _databases(locations)
+    yield from _guarded("history", _databases(locations))
     yield _settings(locations)
     yield _search(locations)
     yield _gpu()
-    yield from _model(options, locations)
+    yield from _guarded("model", _model(options, locations))
+
+
+def _guarded(topic: str, found: Iterator[Finding]) -> Iterator[Finding]:
+    """`found`, with what ends it early as the last of them."""
+    try:
+        yield from found
+    except SpecchatError as error:
+        yield Finding(topic, BAD, str(error))
 
 
 def _versions() -> Iterator[Finding]:
@@ -188,8 +196,9 @@ def _model(options: Options, locations: Locations) -> Iterator[Finding]:
         return
     yield Finding("model", OK, f"{engine.name}, context of {engine.target.context_length:,} tokens")
     yield from (Finding("model", OFF, restriction) for restriction in engine.restrictions)
+    yield from (Finding("model", BAD, str(error)) for error in engine.errors)
     yield _drafting(options, engine)
-    yield from _draft_model(options, engine, locations)
+    yield from _guarded("draft model", _draft_model(options, engine, locations))
     yield from _heads(options, engine)
     yield _reopening(engine, locations)
     yield _speed(engine)

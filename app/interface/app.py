@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, ClassVar
 
@@ -34,7 +33,13 @@ from app.interface.messages import (
     LearningChanged,
 )
 from app.interface.screen import ChatScreen
-from app.interface.terminal import KEEP_TITLE, RESTORE_TITLE, AnswerNotice, title_sequence
+from app.interface.terminal import (
+    KEEP_TITLE,
+    RESTORE_TITLE,
+    AnswerNotice,
+    is_terminal_gone,
+    title_sequence,
+)
 from app.interface.text_inputs import as_pressed
 from app.interface.themes import DARK, THEMES, muted_variables, theme_variables
 from app.locations import Locations, locate
@@ -115,9 +120,7 @@ class Specchat(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         for number in ENDING:
-            asyncio.get_running_loop().add_signal_handler(
-                number, partial(self.exit, return_code=128 + number)
-            )
+            asyncio.get_running_loop().add_signal_handler(number, self._end, 128 + number)
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
         self.app_suspend_signal.subscribe(self, lambda _: self._write(RESTORE_TITLE))
         self.app_resume_signal.subscribe(self, lambda _: self._show_title())
@@ -174,6 +177,17 @@ class Specchat(App[None], inherit_bindings=False):
             message = one_line(str(error), 400)
         self._write(RESTORE_TITLE)
         super().exit(result, return_code, message)
+
+    def _end(self, code: int) -> None:
+        """Leave on a signal, with this exit code."""
+        if is_terminal_gone():
+            # Textual's output thread died with the terminal, and leaving the screen waits for it.
+            try:
+                self.chat_screen.keep_unsent()
+                self.leave()
+            finally:
+                os._exit(code)
+        self.exit(return_code=code)
 
     def get_default_screen(self) -> ChatScreen:
         return self.chat_screen

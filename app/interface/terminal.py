@@ -7,6 +7,8 @@ sanitised here. `run_in_terminal` is the only place that suspends the interface.
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -137,3 +139,12 @@ def ending(code: int) -> str:
     number = -code if code < 0 else code - 128
     names = {one.value: one.name for one in signal.Signals}
     return f"was ended by {names[number]}" if number in names else f"ended with exit code {code}"
+
+
+def is_terminal_gone() -> bool:
+    """Whether the window that the interface was in was closed, or its connection lost."""
+    try:
+        os.get_terminal_size(sys.__stdin__.fileno() if sys.__stdin__ else 0)
+    except OSError as error:
+        return error.errno == errno.EIO
+    return False

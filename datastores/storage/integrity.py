@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shutil
 import sqlite3
 import stat
 import time
@@ -20,6 +21,17 @@ from glob import escape
 from pathlib import Path
 
 from datastores.errors import StoreError
+
+MIN_FREE_BYTES = 1_000_000
+"""With less, a disk counts as full: a log takes more than that."""
+_WRITING = (
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_FSYNC,
+    sqlite3.SQLITE_IOERR_DIR_FSYNC,
+    sqlite3.SQLITE_IOERR_TRUNCATE,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+    sqlite3.SQLITE_IOERR_SHMOPEN,
+)
 
 _ADVICE: dict[int, str] = {
     sqlite3.SQLITE_FULL: "the disk is full; free some space and try again",
@@ -44,7 +56,20 @@ def translate_errors(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         if means_damage(error):
             _mark(path, "")
-        raise StoreError(f"{path}: {_ADVICE.get(_code(error), str(error))}") from error
+        raise StoreError(f"{path}: {_advice(path, error)}") from error
+
+
+def _advice(path: Path, error: sqlite3.Error) -> str:
+    """What to do about an error. SQLite reports a full disk, a quota or a limit on file sizes as a
+    failed write, if it writes anything but the database."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    if _code(error) == sqlite3.SQLITE_IOERR:
+        with suppress(OSError):  # the folder itself is gone
+            if shutil.disk_usage(path.parent).free < MIN_FREE_BYTES:
+                return _ADVICE[sqlite3.SQLITE_FULL]
+        if code in _WRITING:
+            return "writing it failed; free some space, or check the disk"
+    return _ADVICE.get(_code(error), str(error))
 
 
 def means_damage(error: sqlite3.Error) -> bool:
@@ -75,6 +100,11 @@ def _mark(path: Path, what: str) -> None:
     # If nothing can be written, nothing can be repaired either: the error itself is enough.
     with suppress(OSError):
         damage_mark(path).write_text(what)
+
+
+def _unmark(path: Path) -> None:
+    if damage_mark(path).exists():  # deleting what is not there fails in a read-only folder
+        damage_mark(path).unlink()
 
 
 def _code(error: sqlite3.Error) -> int:
@@ -114,7 +144,7 @@ def require_usable(path: Path, known: int, *, whole: bool = False) -> None:
         StoreError: it cannot be read, or was written by a newer specchat.
     """
     if not _has_content(path):
-        damage_mark(path).unlink(missing_ok=True)
+        _unmark(path)
         return
     try:
         lacks_pages = _lacks_pages(path)
@@ -253,7 +283,7 @@ def _require_sound(connection: sqlite3.Connection, path: Path, *, always: bool) 
         return
     if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
         raise DamagedError
-    mark.unlink(missing_ok=True)
+    _unmark(path)
 
 
 CHECKSUM_BYTES = 32
