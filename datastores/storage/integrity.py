@@ -132,7 +132,9 @@ class DamagedError(Exception):
 
 
 def require_usable(path: Path, known: int, *, whole: bool = False) -> None:
-    """Raise unless `path` is missing, empty, or a sound database of at most version `known`.
+    """Raise unless `path` is missing, or a sound database of at most version `known`.
+
+    An empty file is damaged: databases are made beside it and moved there.
 
     `whole`: check all of it, however large it is.
 
@@ -143,7 +145,7 @@ def require_usable(path: Path, known: int, *, whole: bool = False) -> None:
         DamagedError: it should be quarantined.
         StoreError: it cannot be read, or was written by a newer specchat.
     """
-    if not _has_content(path):
+    if not _is_there(path):
         _unmark(path)
         return
     try:
@@ -196,8 +198,8 @@ def schema_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _has_content(path: Path) -> bool:
-    """Whether there is a file that is not empty.
+def _is_there(path: Path) -> bool:
+    """Whether there is a file.
 
     Raises:
         StoreError: it is not a file, or is not readable.
@@ -217,7 +219,7 @@ def _has_content(path: Path) -> bool:
         )
     if not os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
         raise _unreadable(path, errno.EACCES)
-    return status.st_size > 0
+    return True
 
 
 def _require_link_target(path: Path) -> None:

@@ -74,6 +74,8 @@ class Store:
                     require_usable(path, len(migrations))
                 except DamagedError:
                     self.quarantined = quarantine(path)
+                if not path.exists():
+                    _create(path, migrations)
                 _make_private(path)
                 connection = _connected(path, migrations)
         self.db = connection
@@ -234,14 +236,29 @@ def open_lock(path: Path) -> Iterator[None]:
         lock.release()
 
 
-def _make_private(path: Path) -> None:
-    """Create the file if it is missing; it and what SQLite puts beside it are its owner's alone.
+def _create(path: Path, migrations: Sequence[Migration]) -> None:
+    """Make the file beside its place and move it there whole: an empty one was damaged later.
 
-    SQLite gives its logs the mode of the file.
+    Raises:
+        StoreError: the folder cannot be written.
     """
+    place = Path(os.path.realpath(path))
+    new = place.with_name(f"{place.name}.new")
+    try:
+        for suffix in ("", *LOGS):
+            new.with_name(new.name + suffix).unlink(missing_ok=True)
+        os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE))
+        _connected(new, migrations).close()
+        new.rename(place)
+    except OSError as error:
+        raise StoreError(
+            f"cannot create {path}: {error.strerror}; use --data-dir for another place"
+        ) from error
+
+
+def _make_private(path: Path) -> None:
+    """Let nobody but its owner read the file and its logs, to which SQLite gives its mode."""
     with suppress(OSError):  # SQLite says better why the file cannot be written
-        if not path.exists():
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE))
         for suffix in ("", *LOGS):
             make_private(path.with_name(path.name + suffix))
 

@@ -41,6 +41,15 @@ def test_a_lost_library_names_what_to_import_again(locations: Locations) -> None
     assert found_damage(locations) == []
 
 
+def test_an_emptied_history_is_damaged_and_a_new_one_is_never_empty(locations: Locations) -> None:
+    History.open(locations.history).close()
+    assert found_damage(locations) == []
+    locations.history.write_bytes(b"")
+    History.open(locations.history).close()
+    (damage,) = found_damage(locations)
+    assert "your chats were damaged" in damage.text
+
+
 def test_a_cache_that_is_made_again_is_said_once(locations: Locations) -> None:
     open_passages(locations).close()
     locations.passages.write_bytes(DAMAGED)
