@@ -40,7 +40,8 @@ def found_damage(locations: Locations) -> list[Damage]:
     """All damage that was found and is not settled; takes a fraction of a millisecond."""
     chats = [_chats(path) for path in quarantined_files(locations.history)]
     imports = [_imports(path, locations) for path in quarantined_files(locations.library)]
-    return [*chats, *imports, *_made_again(locations)]
+    records = [_records(path) for path in quarantined_files(locations.imported)]
+    return [*chats, *imports, *records, *_made_again(locations)]
 
 
 def settle(damage: Damage) -> None:
@@ -82,6 +83,15 @@ def _imports(aside: Path, locations: Locations) -> Damage:
     text = (
         f"your imports were damaged and set aside as {aside}, and answers come without them: {how};"
         " delete the file when you no longer need it"
+    )
+    return Damage(aside, text, kept=True)
+
+
+def _records(aside: Path) -> Damage:
+    text = (
+        f"the list of what you imported when was damaged and set aside as {aside}: your imports are"
+        " still used, but folders are watched only once you import them again; delete the file"
+        " when you no longer need it"
     )
     return Damage(aside, text, kept=True)
 

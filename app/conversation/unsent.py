@@ -21,13 +21,24 @@ UnsentTexts = Mapping[int | None, str]
 
 
 def read_unsent(path: Path) -> dict[int | None, str]:
-    """The texts of the last session; none if the file is missing or damaged."""
+    """The texts of the last session; none if the file is missing.
+
+    Raises:
+        StoreError: it cannot be read, or was damaged. Then it is deleted: what is left of it may be
+            of chats that are deleted later.
+    """
     try:
         stored = json.loads(path.read_bytes())
         return {None if key == NEW else int(key): str(text) for key, text in stored.items()}
-    except (OSError, ValueError, AttributeError):
-        # A few unsent words: nothing that could be rebuilt.
+    except FileNotFoundError:
         return {}
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}; check its permissions") from error
+    except (ValueError, AttributeError) as error:
+        write_unsent(path, {})
+        raise StoreError(
+            f"{path} was damaged: what you had written and not sent is lost"
+        ) from error
 
 
 def write_unsent(path: Path, texts: UnsentTexts, *, durable: bool = True) -> None:

@@ -12,7 +12,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import time
@@ -27,6 +27,7 @@ from datastores.errors import StoreError
 from datastores.library.documents import Source
 from datastores.library.library import Library
 from datastores.storage.files import write_atomic
+from datastores.storage.integrity import quarantine, quarantined_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,10 @@ ImportRecords = dict[str, ImportRecord]
 
 
 def read_imports(path: Path) -> ImportRecords:
-    """The last import of every source; empty if the file is missing or damaged."""
+    """The last import of every source; empty if the file is missing.
+
+    A damaged one is moved aside, where `app.damage` finds it: the next imports write another.
+    """
     try:
         found = json.loads(path.read_bytes())
         return {
@@ -57,8 +61,11 @@ def read_imports(path: Path) -> ImportRecords:
             )
             for source, record in found.items()
         }
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        # Only dates are lost; the next imports write them again.
+    except OSError:
+        return {}  # the library says better why nothing here can be read
+    except (ValueError, TypeError, KeyError, AttributeError):
+        with suppress(OSError):  # nothing can be moved there, nor written
+            quarantine(path)
         return {}
 
 
@@ -105,6 +112,8 @@ def drop_import(path: Path, source: str) -> None:
     """
     if path.exists():
         _update(path, lambda imports: imports.pop(source, None))
+    for damaged in quarantined_files(path):
+        damaged.unlink()
 
 
 def _update(path: Path, change: Callable[[ImportRecords], object]) -> None:

@@ -132,7 +132,10 @@ class ChatScreen(Screen[None]):
         self.conversation.prompt.completion.commands = SLASH_NAMES
         self.conversation.prompt.completion.model_names = self.model_switch.names
         self.navigation.begin()
-        self.conversation.restore_unsent(read_unsent(self._locations.unsent))
+        try:
+            self.conversation.restore_unsent(read_unsent(self._locations.unsent))
+        except SpecchatError as error:
+            self.conversation.show_error(error)
         self.chat_actions.tell_of_damage()
         self.set_interval(UNSENT_INTERVAL_S, self._save_unsent)
         # After the first frame, which the imports of loading would delay.

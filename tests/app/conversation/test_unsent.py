@@ -23,9 +23,11 @@ def test_texts_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[1]", '{"x": 1}', "\xff"])
-def test_a_damaged_file_holds_nothing(tmp_path: Path, content: str) -> None:
+def test_a_damaged_file_is_said_and_holds_nothing(tmp_path: Path, content: str) -> None:
     path = tmp_path / "unsent.json"
     path.write_text(content, "latin-1")
+    with pytest.raises(StoreError, match="was damaged: what you had written and not sent is lost"):
+        read_unsent(path)
     assert read_unsent(path) == {}
 
 

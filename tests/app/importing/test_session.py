@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from app.damage import found_damage
 from app.importing.events import ImportProgress
 from app.importing.session import drop_import, import_into, read_imports, record_imports
 from app.locations import Locations
@@ -53,5 +54,9 @@ def test_a_record_is_dropped_alone_and_its_path_with_it(locations: Locations) ->
 def test_a_damaged_file_costs_only_the_dates(locations: Locations, content: str) -> None:
     locations.imported.write_text(content)
     assert read_imports(locations.imported) == {}
+    (damage,) = found_damage(locations)
+    assert "folders are watched only once you import them again" in damage.text
     record_imports(locations.imported, ["/b"], whole=True)
     assert list(read_imports(locations.imported)) == ["/b"]
+    drop_import(locations.imported, "/a")
+    assert found_damage(locations) == []
