@@ -146,6 +146,12 @@ class SessionStatistics:
         return {name: counts[name] / total for name in SOURCE_NAMES.values() if counts.get(name)}
 
     @property
+    def possible(self) -> Mapping[str, float]:
+        """The same, had every draft been verified that was proposed for this answer."""
+        total, counts = self.answer.tokens, self.answer.possible_by_source
+        return {name: counts[name] / total for name in SOURCE_NAMES.values() if counts.get(name)}
+
+    @property
     def saved_seconds(self) -> float:
         """Time that drafting saved in this session; negative if it cost time."""
         return self.session.plain_seconds - self.session.seconds

@@ -45,6 +45,8 @@ class Statistics:
         by_source: tokens credited to each source, by its stable name.
         drafted_by_source: the same sources' draft tokens: the longest path of each verified tree,
             since its side branches exclude each other.
+        possible_by_source: tokens that drafts, verified or not, would have supplied if every draft
+            had been verified, each credited to one source.
         student_compared: positions at which the student's likeliest draft, verified or not, can be
             compared with the text that came; student_matched: those at which it was right.
     """
@@ -65,6 +67,8 @@ class Statistics:
     student_matched: int = 0
     by_source: dict[str, int] = field(default_factory=dict)
     drafted_by_source: dict[str, int] = field(default_factory=dict)
+    possible_by_source: dict[str, int] = field(default_factory=dict)
+    _ahead: list[tuple[DraftTree, int]] = field(default_factory=list)
     _slowdowns: deque[float] = field(default_factory=lambda: deque(maxlen=PLAIN_SAMPLES))
     _last_drafted: bool = False
 
@@ -76,6 +80,7 @@ class Statistics:
         self.tokens += len(step.tokens)
         for sources in filter(None, step.sources):
             _count(self.by_source, sources, 1)
+        self._foresee(step)
         if step.prefill:
             return
         if step.drafted:
@@ -93,6 +98,17 @@ class Statistics:
         self.longest_drafted += max(step.tree.depths())
         self.decode_seconds += step.timings.total
         self.target_seconds += step.timings.target
+
+    def _foresee(self, step: Step) -> None:
+        """Count the tokens that drafts had right, each followed until its first wrong token."""
+        if not self._ahead:
+            self._ahead = [(one.tree, 0) for one in step.proposals if not one.after]
+        for token, accepted in zip(step.tokens, step.sources, strict=True):
+            rows = ((tree, _child(tree, row, token)) for tree, row in self._ahead)
+            self._ahead = [(tree, row) for tree, row in rows if row]
+            foreseen = self._ahead[0][0].sources[self._ahead[0][1]] if self._ahead else accepted
+            if foreseen:
+                _count(self.possible_by_source, foreseen, 1)
 
     def compare(self, step: Step, budget_status: BudgetStatus) -> float:
         """Count the seconds that `step` would have taken without drafts, and return them.
@@ -203,6 +219,12 @@ def _count(totals: dict[str, int], sources: int, tokens: int) -> None:
     """Count `tokens` of the source that is credited for `sources`."""
     name = SOURCE_NAMES[credited(sources)]
     totals[name] = totals.get(name, 0) + tokens
+
+
+def _child(tree: DraftTree, row: int, token: int) -> int:
+    """The row of `token` behind `row`; 0 for none."""
+    rows = range(row + 1, len(tree))
+    return next((at for at in rows if tree.parents[at] == row and tree.tokens[at] == token), 0)
 
 
 def _levels(tree: DraftTree) -> set[tuple[int, int]]:

@@ -14,7 +14,7 @@ from app.interface.panel import phrases
 from app.interface.panel.drawing import PanelStyles
 
 HEADINGS = ("share", "accepted", "possible")
-"""The columns: share of the words, share of its drafts accepted, counterfactual acceptance."""
+"""The columns: share of the words, of its drafts accepted, of the words had all been checked."""
 
 GAP = 4
 """Columns between the table and the figures where they are placed side by side."""
@@ -48,9 +48,8 @@ def details_side_by_side(stats: SessionStatistics, width: int, styles: PanelStyl
 
 def _table(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
     """A row for each source that has proposed something in this answer."""
-    assert stats.budget_status is not None
-    counterfactual = stats.budget_status.counterfactual_acceptance
-    proposed = {*stats.answer.drafted_by_source, *counterfactual}
+    possible = stats.possible
+    proposed = {*stats.answer.drafted_by_source, *possible}
     names = [name for name in LABELS_BY_NAME if name in proposed]
     label = width - SHARE_COLUMNS * len(HEADINGS)
     headings = "/".join(HEADINGS)  # as words over their columns they would leave none for labels
@@ -61,7 +60,7 @@ def _table(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Te
         source = LABELS_BY_NAME[name]
         line = Text.assemble((source.letter, styles.of(source) + Style(bold=True)))
         line.append(f" {source.label}".ljust(label - 1)[: label - 1], style=styles.text)
-        shares = (stats.shares.get(name, 0.0), _accepted(stats, name), counterfactual.get(name))
+        shares = (stats.shares.get(name, 0.0), _accepted(stats, name), possible.get(name))
         for share in shares:
             text = "–" if share is None else phrases.percent(share)
             line.append(text.rjust(SHARE_COLUMNS), styles.text)
@@ -93,10 +92,12 @@ def _figures(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[
         rows.append(("draft model", short_name(stats.student, width - len("draft model "))))
     if figures := phrases.student_figures(stats):
         rows.append(("its guesses", figures))
-    if said := phrases.training(stats):
-        rows.append(("learning", said.removeprefix("learning ")))
+    if stats.learned_share is not None:
+        rows.append(("learning", phrases.percent(stats.learned_share)))
+    waits = phrases.wrapped(stats.learning_waits, width) if stats.learned_share is None else []
     title = Text("this answer" if stats.writing else "last answer", styles.dim + Style(bold=True))
-    return [title, *(_row(name, value, width, styles) for name, value in rows)]
+    lines = [_row(name, value, width, styles) for name, value in rows]
+    return [title, *lines, *(Text(line, style=styles.dim) for line in waits)]
 
 
 def _row(name: str, value: str, width: int, styles: PanelStyles) -> Text:

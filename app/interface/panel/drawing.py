@@ -15,7 +15,6 @@ from app.conversation.session_statistics import SessionStatistics
 from app.interface.draft_sources import LABELS_BY_NAME, MODEL_LABEL, SourceLabel
 from app.interface.panel import phrases
 from app.models.description import format_speed
-from engines.budget.protocol import BudgetStatus
 
 NO_VALUE = "·"
 """Where a sparkline has no value."""
@@ -61,13 +60,12 @@ def parts_of(shares: Mapping[str, float]) -> list[BarPart]:
     return [*known, BarPart(MODEL_LABEL, max(0.0, 1 - sum(shares.values())))]
 
 
-def ready_parts(budget_status: BudgetStatus) -> list[BarPart]:
+def ready_parts(stats: SessionStatistics) -> list[BarPart]:
     """The sources whose drafts, verified or not, held the answer's words, largest first.
 
     Each word counts for one source, so that the shares add up.
     """
-    ready = budget_status.counterfactual_acceptance
-    parts = [BarPart(LABELS_BY_NAME[name], share) for name, share in ready.items() if share > 0]
+    parts = [BarPart(LABELS_BY_NAME[name], share) for name, share in stats.possible.items()]
     return sorted(parts, key=lambda part: -part.share)
 
 

@@ -181,8 +181,7 @@ def _source_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> 
 
 def _ready_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
     """What drafts hold although they are not used: it grows with chats and imports."""
-    assert stats.budget_status is not None
-    parts = ready_parts(stats.budget_status)
+    parts = ready_parts(stats)
     share = Text(phrases.percent(sum(part.share for part in parts)), style=styles.dim)
     lines = [_justified(_title(READY, styles), share, width)]
     if not parts:
@@ -203,9 +202,8 @@ def _source_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> T
 
 
 def _ready_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
-    assert stats.budget_status is not None
     line = _label(READY_SHORT, FOOTER_LABEL, styles)
-    parts = ready_parts(stats.budget_status)
+    parts = ready_parts(stats)
     if not parts:
         return line.append(NOTHING_READY, style=styles.dim)
     return _parts_line(line, parts, width, styles)

@@ -120,7 +120,7 @@ def advice(stats: SessionStatistics, larger: str) -> str:
     drafted = stats.answer.longest_drafted
     if drafted:
         return f"None of {drafted:,} draft tokens accepted; chats and imports help."
-    return "No draft was worth checking; chats and imports help."
+    return "No draft was checked; chats and imports help."
 
 
 def accepted(stats: SessionStatistics) -> str:

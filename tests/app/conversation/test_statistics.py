@@ -65,6 +65,30 @@ def test_drafts_are_counted_by_the_longest_path_of_each_source() -> None:
     assert statistics.by_source == {"prompt": 2, "recycle": 1}
 
 
+def test_what_drafts_would_have_supplied_is_of_this_answer_alone() -> None:
+    tree = root_only(0)
+    first = tree.add(0, 11, PROMPT, 0.8)
+    tree.add(0, 12, PROMPT, 0.1)
+    tree.add(tree.add(first, 21, PROMPT, 0.7), 31, PROMPT, 0.6)
+    other = root_only(0)
+    other.add(0, 12, CHATS, 0.5)
+    step = wrote(1, [("a", 0)], Script([])).step
+
+    def counted(*tokens: int) -> dict[str, int]:
+        """Of steps without a verified draft, for the first of which both trees were proposed."""
+        statistics = Statistics()
+        proposals = (Proposal("prompt", tree, 0.0), Proposal("crest", other, 0.0))
+        for number, token in enumerate(tokens):
+            drafts = proposals if number == 0 else (Proposal("prompt", other, 0.0),)
+            statistics.observe(replace(step, tokens=(token,), proposals=drafts))
+        return statistics.possible_by_source
+
+    assert counted(11, 21, 31) == {"prompt": 3}
+    assert counted(11, 21, 7, 12) == {"prompt": 2, "chats": 1}, "behind a wrong one another begins"
+    assert counted(12, 9) == {"prompt": 1}, "each word counts for one source"
+    assert counted(9, 9) == {}
+
+
 def test_time_without_drafts_is_known_of_compared_steps() -> None:
     statistics, script = Statistics(), Script([], cycle=0.06)
     for number, said in enumerate([[("a", 0)], [("b", CHATS), ("c", 0)], [("d", 0)]]):

@@ -6,7 +6,7 @@ screen is known in advance; and it stores what it says, as the real one does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event as Flag
 
@@ -63,6 +63,7 @@ class Script:
         passages: of imported texts, given to the answer; None if none were searched.
         states: of imported texts that it is worded from; None for the model's own words.
         remark: what to know of it; empty for nothing.
+        possible: by source, the share of its tokens that drafts would have supplied.
     """
 
     passes: Sequence[Sequence[Said]]
@@ -75,6 +76,9 @@ class Script:
     too_long: bool = False
     states: int | None = None
     remark: str = ""
+    possible: Mapping[str, float] = field(
+        default_factory=lambda: {"chats": 0.44, "prompt": 0.2, "recycle": 0.1}
+    )
     finish: str = "stop"
     fails: SpecchatError | None = None
     holds: bool = False
@@ -176,6 +180,9 @@ def events_of(script: Script, stop: Flag) -> Generator[Event]:
     if script.holds:
         stop.wait()
     statistics.seconds = statistics.decode_seconds
+    statistics.possible_by_source = {
+        name: round(share * statistics.tokens) for name, share in script.possible.items()
+    }
     if script.remark:
         yield Remarked(script.remark)
     yield Finished("interrupted" if stop.is_set() else script.finish, statistics, 0)

@@ -222,7 +222,8 @@ def test_trying_a_useless_draft_model_loses_two_seconds_at_most(
     """At the speeds of a model with 1.5 billion weights on two cores, with one a third as large."""
     monkeypatch.setattr(sys.modules[__name__], "PASS", 0.15)
     budget, length = AdaptiveBudget(CostModel(), AcceptanceModel()), 150
-    drafters = [PromptLookup(), TokenRecycling(), small_model(clock, cost, wrong=True)]
+    useless = small_model(clock, cost, wrong=True)
+    drafters: list[Drafter] = [PromptLookup(), TokenRecycling(), useless]
     answers = [
         seconds(clock, drafters, budget, replace(RANDOM, seed=seed), 1.0, length, prompt)
         for seed in range(4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from threading import Event as Flag
 
@@ -108,14 +109,17 @@ def test_the_ratio_is_honest(ratio: float, said: str) -> None:
     assert phrases.ratio(throughput(ratio), BUDGET_STATUS) == said
 
 
-PAUSED = BudgetStatus(0.05, True, True, 0.34, {"prompt": 0.3, "recycle": 0.05})
+PAUSED = BudgetStatus(0.05, True, True, 0.34, {})
 """Drafting is paused, with a model of 20 tokens per second."""
-FAST = BudgetStatus(0.0014, True, False, 0.0, {"chats": 0.41})
+FAST = BudgetStatus(0.0014, True, False, 0.0, {})
 """A model of 714 tokens per second."""
 
 
-def unaided(status: BudgetStatus, cycle: float) -> Script:
-    return Script(passes_of("word " * 20, [0], 1), cycle=cycle, budget_status=status)
+def unaided(
+    status: BudgetStatus, cycle: float, possible: Mapping[str, float] | None = None
+) -> Script:
+    passes = passes_of(" ".join(["word"] * 100), [0], 1)
+    return Script(passes, cycle=cycle, budget_status=status, possible=possible or {})
 
 
 @pytest.mark.parametrize(
@@ -140,20 +144,18 @@ def test_a_model_that_writes_by_itself_is_never_called_slower(
 
 
 def test_a_fast_model_is_said_to_be_fast() -> None:
-    speed, ready, advice = footer_of(unaided(FAST, 0.0015))
+    speed, ready, advice = footer_of(unaided(FAST, 0.0015, {"chats": 0.41}))
     assert speed == "670 tok/s    The model by itself."
     assert ready.startswith("possible     P▓")
     assert ready.endswith("past chats 41%")
     assert advice.startswith("drafts       Drafting pays with larger models · F5")
-    _, nothing, _ = footer_of(unaided(replace(FAST, counterfactual_acceptance={}), 0.0015))
+    _, nothing, _ = footer_of(unaided(FAST, 0.0015))
     assert nothing == "possible     nothing yet; chats and imports help"
 
 
 def test_what_drafts_have_ready_adds_up() -> None:
-    lines = [
-        line.plain
-        for line in column(statistics_of(unaided(PAUSED, 0.06)), 34, 60, STYLES, detailed=False)
-    ]
+    stats = statistics_of(unaided(PAUSED, 0.06, {"prompt": 0.3, "recycle": 0.05}))
+    lines = [line.plain for line in column(stats, 34, 60, STYLES, detailed=False)]
     title = next(line for line in lines if line.startswith("drafts would have supplied"))
     assert title.endswith("35%")
     assert any("this chat" in line and line.endswith("30%") for line in lines)
@@ -162,7 +164,7 @@ def test_what_drafts_have_ready_adds_up() -> None:
 
 def test_the_reason_why_no_draft_helped_agrees_with_the_figures() -> None:
     stats = statistics_of(unaided(PAUSED, 0.06))
-    assert phrases.advice(stats, "F5").startswith("No draft was worth checking")
+    assert phrases.advice(stats, "F5").startswith("No draft was checked")
     assert phrases.accepted(stats) == "no drafts used"
     stats.answer.longest_drafted = 12
     assert phrases.advice(stats, "F5").startswith("None of 12 draft tokens accepted")
