@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from app.config import Options
@@ -142,6 +144,32 @@ def test_tensors_larger_than_their_file_are_damage(tmp_path: Path, shape: object
     (folder / DAMAGED_FILES["truncated"]).write_bytes(content)
     with pytest.raises(ModelError, match="is damaged: download it again"):
         read_safetensors(folder)
+
+
+@pytest.mark.parametrize("name", [DAMAGED_FILES[case] for case in ("config", "index", "truncated")])
+@given(
+    place=st.integers(0, 600),
+    removed=st.integers(0, 20),
+    added=st.binary(max_size=8)
+    | st.sampled_from([b"[", b"null", b"9" * 500, b"1e999", b"-", b"NaN"]),
+)
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_a_changed_folder_is_read_or_refused(
+    tmp_path: Path, name: str, place: int, removed: int, added: bytes
+) -> None:
+    path = tmp_path / "model" / name
+    if not path.exists():
+        write_folder(tmp_path / "model")
+        path.with_suffix(".whole").write_bytes(path.read_bytes())
+    whole = path.with_suffix(".whole").read_bytes()
+    start = place % len(whole)
+    path.write_bytes(whole[:start] + added + whole[start + removed :])
+    with suppress(ModelError):
+        read = read_safetensors(path.parent)
+        assert 0 <= read.parameters < 2**20
+        assert f"{read.cached_numbers:,}"
 
 
 @pytest.mark.parametrize("number", [10**400, -1, "64", None, 1e308])
