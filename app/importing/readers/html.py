@@ -132,16 +132,17 @@ def _converted(source: str, menus: bool) -> str:
     return _PLACE.sub(lambda match: blocks.get(match[0], ""), text).strip()
 
 
+_NOT_OF_PAGES = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape", "utf-7"})
+"""Encodings that Python knows and browsers do not; some take long."""
+
+
 def _decoded(content: bytes) -> str:
     """A page's text, in the encoding that browsers would choose."""
     if content.startswith(tuple(BYTE_ORDER_MARKS)):
         return decode(content)[0]
     match = _DECLARED.search(content[:_DECLARED_WITHIN_BYTES])
     label = (match[1] or match[2]).decode("ascii", "replace") if match else "utf-8"
-    try:
-        name = codecs.lookup(label).name
-    except LookupError:
-        name = "utf-8"
+    name = _declared_name(label)
     encoding = _MEANT.get(name, name)
     try:
         # Western labels are often left over: what is valid as UTF-8 is UTF-8.
@@ -150,6 +151,17 @@ def _decoded(content: bytes) -> str:
         if encoding == "utf-8":  # nothing is declared, or it is not true
             return decode(content)[0]
         return content.decode(encoding, "replace")
+
+
+def _declared_name(label: str) -> str:
+    """Python's name of the encoding that a page declares: UTF-8 if it cannot be that one, as a
+    declaration in letters of ASCII is none of EBCDIC or UTF-32."""
+    try:
+        name = codecs.lookup(label).name
+        possible = name not in _NOT_OF_PAGES and b"<meta>".decode(label) == "<meta>"
+    except (LookupError, ValueError):  # unknown, no name at all, or no encoding of text
+        return "utf-8"
+    return name if possible else "utf-8"
 
 
 def _remove_hidden(page: BeautifulSoup) -> None:

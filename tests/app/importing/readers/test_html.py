@@ -184,6 +184,14 @@ def test_labels_mean_what_browsers_take_them_for(label: str, encoding: str, text
     assert html_text(xml) == text
 
 
+@pytest.mark.parametrize(
+    "label", ["hex", "idna", "rot13", "unicode_escape", "undefined", "utf-32", "cp037", "\0", "é"]
+)
+def test_a_label_that_no_page_can_have_counts_as_none(label: str) -> None:
+    for encoding in ("utf-8", "cp1252"):
+        assert _declared(label, "Größe \\n €".encode(encoding)) == "Größe \\n €"
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
 def test_a_byte_order_mark_outweighs_what_is_declared(encoding: str) -> None:
     source = '<html><meta charset="koi8-r"><p>Größe €'
