@@ -118,7 +118,8 @@ class ChatTemplate:
                 self._renderer, instead = ChatML(), CHATML_INSTEAD
             else:
                 self._renderer, instead = QuestionsAndAnswers(), PLAIN_INSTEAD
-            return Placer(self._renderer), f"{error}{instead}"
+            problem = f"{error}{instead}"
+            return Placer(self._renderer), problem[0].upper() + problem[1:]
 
     def _own_format(self) -> Renderer:
         if self._source == CHATML_TEMPLATE:

@@ -220,7 +220,7 @@ UNUSABLE = ["{% if %}", "{{ raise_exception('never') }}", "{% for i in range(10*
 @pytest.mark.parametrize("source", UNUSABLE)
 def test_an_unusable_template_is_replaced_by_chatml(source: str) -> None:
     template, chatml = ChatTemplate(source, CHATML), ChatTemplate(CHATML_TEMPLATE, CHATML)
-    assert template.problem.startswith("the model's chat template fails")
+    assert template.problem.startswith("The model's chat template fails")
     assert template.problem.endswith("; ChatML is used instead.")
     assert template.render(chat("Be.")) == chatml.render(chat("Be."))
     assert template.stop == ()
