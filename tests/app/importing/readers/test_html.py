@@ -188,8 +188,7 @@ def test_labels_mean_what_browsers_take_them_for(label: str, encoding: str, text
     "label", ["hex", "idna", "rot13", "unicode_escape", "undefined", "utf-32", "cp037", "\0", "é"]
 )
 def test_a_label_that_no_page_can_have_counts_as_none(label: str) -> None:
-    for encoding in ("utf-8", "cp1252"):
-        assert _declared(label, "Größe \\n €".encode(encoding)) == "Größe \\n €"
+    assert _declared(label, "Größe \\n €".encode()) == "Größe \\n €"
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
