@@ -10,7 +10,7 @@ from time import localtime, strftime
 
 import click
 
-from app.cli.output import amount, duration
+from app.cli.output import MAX_LINE_CHARACTERS, amount, duration
 from app.cli.stores import open_history
 from app.config import Options
 from app.interface.draft_sources import LABELS_BY_NAME
@@ -58,17 +58,19 @@ def _lines(report: UsageReport) -> Iterator[str]:
             f"{usage.steps:>10,}{_speed(usage.speed):>8}{_speed(usage.plain_speed):>9}"
         )
     yield ""
-    yield f"{'words from':<30}{'share':>8}{'accepted':>10}"
+    if total.by_source:
+        yield f"{'words from':<30}{'share':>8}{'accepted':>10}"
     for source in sorted(total.by_source, key=lambda name: -total.by_source[name]):
         accepted = total.accepted(source)
         known = "–" if accepted is None else f"{accepted:.0%}"
         yield f"{_label(source):<30}{total.share(source):>8.0%}{known:>10}"
-    yield ""
+    if total.by_source:
+        yield ""
     yield f"{'model':<30}{'tokens':>10}{'tok/s':>8}{'without':>9}"
     for model in report.models:
         usage = model.usage
         speeds = f"{_speed(usage.speed):>8}{_speed(usage.plain_speed):>9}"
-        yield f"{one_line(model.name, 29):<30}{usage.tokens:>10,}{speeds}"
+        yield f"{_end(model.name, 29):<30}{usage.tokens:>10,}{speeds}"
     for student in report.students:
         yield ""
         yield from _student(student)
@@ -80,7 +82,7 @@ def _lines(report: UsageReport) -> Iterator[str]:
 def _student(student: StudentReport) -> Iterator[str]:
     """The versions of a draft model, and how each fared; the curve is in the JSON report."""
     learning = student.learning
-    title = f"draft model of {one_line(student.model, 15)}"
+    title = f"draft model of {_end(student.model, 14)}"
     yield f"{title:<30}{'steps':>8}{'before':>10}{'after':>10}{'live':>10}  (right)"
     for version in learning.versions:
         in_use = "*" if version.number == learning.current else " "
@@ -96,6 +98,12 @@ def _student(student: StudentReport) -> Iterator[str]:
         yield f"{'* original':<58}{_share(student.live_acceptance(0)):>10}"
     size = f", {format_size(learning.bytes)}" if learning.bytes else ""
     yield f"{amount(learning.answers, 'answer')} to learn from{size}"
+
+
+def _end(name: str, columns: int) -> str:
+    """A model's name, of a long one its end: files of one family begin alike."""
+    line = one_line(name, MAX_LINE_CHARACTERS)
+    return line if len(line) <= columns else f"…{line[1 - columns :]}"
 
 
 def _label(source: str) -> str:

@@ -90,8 +90,10 @@ def speed_bar(stats: SessionStatistics, plain: bool, width: int, styles: PanelSt
 
 
 def speed_text(stats: SessionStatistics, plain: bool, styles: PanelStyles) -> Text:
-    """`41 tok/s`, `~18 tok/s`."""
+    """`41 tok/s`, `~18 tok/s`; `–` before the first step."""
     assert stats.budget_status is not None
+    if not stats.current.tokens:
+        return Text("–", style=styles.dim)
     if not plain:
         return Text(format_speed(stats.current.speed), style=styles.text)
     mark = phrases.mark(stats.budget_status)
