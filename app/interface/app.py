@@ -38,6 +38,7 @@ from app.interface.terminal import (
     RESTORE_TITLE,
     AnswerNotice,
     is_terminal_gone,
+    restore_only_after_stop,
     title_sequence,
 )
 from app.interface.text_inputs import as_pressed
@@ -94,6 +95,7 @@ class Specchat(App[None], inherit_bindings=False):
         self._keep_theme = keep_theme
         self._notice = notice or AnswerNotice()
         self._shown = ("", False)
+        self._stage = stage
         self.chat_screen = ChatScreen(history, locations, open_model, stage)
         self._typed_early: list[events.Event] | None = []
 
@@ -121,9 +123,10 @@ class Specchat(App[None], inherit_bindings=False):
     def on_mount(self) -> None:
         for number in ENDING:
             asyncio.get_running_loop().add_signal_handler(number, self._end, 128 + number)
+        restore_only_after_stop(self._driver)
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
         self.app_suspend_signal.subscribe(self, lambda _: self._write(RESTORE_TITLE))
-        self.app_resume_signal.subscribe(self, lambda _: self._show_title())
+        self.app_resume_signal.subscribe(self, lambda _: self._restore())
         self._show_title()
         if self._wanted_theme not in self.available_themes:
             wanted = one_line(self._wanted_theme, 40)
@@ -161,6 +164,11 @@ class Specchat(App[None], inherit_bindings=False):
         title, private = self._shown
         self._write(KEEP_TITLE + title_sequence(title, private=private))
 
+    def _restore(self) -> None:
+        """Draw everything again after a stop."""
+        self._show_title()
+        self.refresh(layout=True)
+
     @on(AnswerEnded)
     def _answer_ended(self, event: AnswerEnded) -> None:
         if self._notice.is_due(event.seconds, focused=self.app_focus):
@@ -186,6 +194,8 @@ class Specchat(App[None], inherit_bindings=False):
                 self.chat_screen.keep_unsent()
                 self.leave()
             finally:
+                if self._stage is not None:
+                    self._stage.remove()
                 os._exit(code)
         self.exit(return_code=code)
 

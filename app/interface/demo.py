@@ -114,8 +114,12 @@ class Demo:
     async def _import(self) -> None:
         """Import the file, and wait until it is ready for drafts."""
         task = self._screen.import_task
+        task.subscribe(_ignore)  # the caption says it: no notification is needed
         task.begin(str(self._stage.file))
-        await self._until(lambda: not task.state.running)
+        try:
+            await self._until(lambda: not task.state.running)
+        finally:
+            task.unsubscribe(_ignore)
         await self._until(lambda: task.state.indexed_tokens > 0, INDEXING_TIMEOUT_S)
 
     async def _wait(self, seconds: float) -> None:
@@ -137,6 +141,10 @@ class Demo:
     def _is_over(self) -> bool:
         conversation = self._screen.conversation
         return conversation.requests > self._requests or conversation.topbar.failed
+
+
+def _ignore() -> None:
+    """Hears of an import's progress, and does nothing."""
 
 
 def show_demo(app: App[object]) -> None:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 
 from textual.app import App, SuspendNotSupported
 
@@ -71,6 +72,23 @@ class AnswerNotice:
         if self.kind == OSC_9:
             return for_terminal(f"\x1b]9;{NAME}: {body}\a", environment)
         return for_terminal(f"\x1b]777;notify;{NAME};{body.replace(';', ',')}\a", environment)
+
+
+def restore_only_after_stop(driver: object) -> None:
+    """Have SIGCONT restore the screen only if the program was stopped.
+
+    It also follows the SIGHUP of a closed terminal. Textual would set the screen up a second time,
+    with a second thread that reads keys.
+    """
+    if sys.platform == "win32" or not hasattr(driver, "_must_signal_resume"):
+        return
+    restore = signal.getsignal(signal.SIGCONT)
+
+    def continued(number: int, frame: FrameType | None) -> None:
+        if driver._must_signal_resume and callable(restore):
+            restore(number, frame)
+
+    signal.signal(signal.SIGCONT, continued)
 
 
 def run_in_terminal(

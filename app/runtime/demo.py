@@ -158,8 +158,8 @@ def conclusion(before: Sequence[MeasuredAnswer], after: Sequence[MeasuredAnswer]
         return said
     if steps < MIN_TOKENS_PER_STEP:
         return (
-            f"{said} Few drafts were worth checking: to check several tokens at once costs this"
-            " machine much, or other programs are busy."
+            f"{said} Few drafts were worth checking: checking several tokens at once takes this"
+            " machine too long, or other programs are busy."
         )
     return (
         f"{said} A step with drafts took {steps / faster:.1f} times as long as one without: this"

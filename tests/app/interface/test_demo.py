@@ -61,6 +61,7 @@ async def test_it_asks_imports_asks_again_and_says_what_was_measured(
         assert script.asked == [[Path("/demo/commands.md")]]
         assert "answers came 2.4× as fast" in caption(made)
         assert caption(made).endswith("Now ask something yourself; Ctrl+Q quits.")
+        assert notices(made) == []
 
 
 async def test_stopping_an_answer_ends_it(stage: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 from textual import events
 
 from app.config import NOTIFICATIONS
-from app.interface.terminal import KEEP_TITLE, RESTORE_TITLE, AnswerNotice, title_sequence
+from app.interface.terminal import (
+    KEEP_TITLE,
+    RESTORE_TITLE,
+    AnswerNotice,
+    restore_only_after_stop,
+    title_sequence,
+)
 from engines.draft_tree import CHATS
 from tests.app.interface.conftest import Stage, ask, until
 from tests.app.interface.scripted import Script, passes_of
@@ -69,3 +77,21 @@ async def test_the_terminal_is_told(
         await until(pilot, lambda: written[-1] == "\x1b]2;Private chat · specchat\a")
         await pilot.press("ctrl+q")
     assert written[-1] == RESTORE_TITLE
+
+
+@pytest.fixture
+def continued() -> Iterator[list[int]]:
+    """Signals that a handler of SIGCONT, as Textual's, has got."""
+    received: list[int] = []
+    before = signal.signal(signal.SIGCONT, lambda number, _: received.append(number))
+    yield received
+    signal.signal(signal.SIGCONT, before)
+
+
+@pytest.mark.parametrize(("stopped", "restored"), [(True, [signal.SIGCONT]), (False, [])])
+def test_the_screen_is_restored_only_after_a_stop(
+    continued: list[int], stopped: bool, restored: list[int]
+) -> None:
+    restore_only_after_stop(SimpleNamespace(_must_signal_resume=stopped))
+    signal.raise_signal(signal.SIGCONT)
+    assert continued == restored
