@@ -25,6 +25,8 @@ _INVISIBLE = re.compile(
 """Soft hyphens, joiners, marks of direction, variation selectors, and Arabic's tatweel."""
 _NO_LETTERS = str.maketrans("™℠", "  ")
 """Else they become letters of the word that they follow."""
+_PLAIN_LETTERS = str.maketrans("łøđħŧı", "lodhti")
+"""Letters whose stroke, or missing dot, is no mark by itself."""
 _DROPPED_MARKS = frozenset([*range(10, 37), *range(200, 241)])
 """Combining classes of Hebrew and Arabic points and of accents; not of marks that make another
 letter, such as the vowels of Indian scripts and the voicing of kana."""
@@ -69,7 +71,7 @@ def fold(text: str) -> str:
 def _folded(text: str) -> str:
     plain = normalize("NFKD", _INVISIBLE.sub("", text.translate(_NO_LETTERS))).casefold()
     kept = (mark for mark in normalize("NFKD", plain) if combining(mark) not in _DROPPED_MARKS)
-    return normalize("NFC", "".join(kept))
+    return normalize("NFC", "".join(kept)).translate(_PLAIN_LETTERS)
 
 
 def index_form(text: str) -> str:

@@ -239,6 +239,10 @@ def _hit(row: dict[str, Any], pattern: str) -> Hit:
     """A hit, with what `pattern` finds in its folded text."""
     text = row.pop("text")
     folded = FoldedText(text)
-    found = (each.span() for each in re.finditer(pattern, folded.text))
-    spans = [folded.span(*span) for span in found if span[0] < span[1]]
+    spans: list[Span] = []
+    for each in re.finditer(pattern, folded.text):
+        start, end = folded.span(*each.span())
+        # Two letters of one ligature may both be found.
+        if start < end and (not spans or start >= spans[-1][1]):
+            spans.append((start, end))
     return Hit(**row, excerpt=excerpt(text, spans))

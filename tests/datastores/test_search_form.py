@@ -25,6 +25,7 @@ TEXT = st.text(max_size=30) | st.text(
         ("Mu\u0308ller", "Muller"),
         ("Müller", "Muller"),
         ("straße", "strasse"),
+        ("Łódź, Tromsø, İzmir, đường", "lodz, Tromso, izmir, duong"),
         ("שָׁלוֹם", "שלום"),
         ("كِتَابـٌ", "كتاب"),
         ("Ёлка", "елка"),

@@ -125,6 +125,7 @@ def test_what_the_index_cannot_find_is_looked_for_letter_by_letter(
         ("اَلْقِيرُ هنا", "القير", "[اَلْقِيرُ] هنا"),
         ("क्या हिन्दी है", "हिन्दी", "क्या [हिन्दी] है"),
         ("the oﬃcer", "fice", "the o[ﬃce]r"),
+        ("ﬀ", "f f", "[ﬀ]"),
     ],
 )
 def test_every_script_and_spelling_is_found_and_shown_as_written(
@@ -157,8 +158,10 @@ def test_marks_in_a_text_are_text(history: History) -> None:
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 
 
-@given(_TEXT, st.text(max_size=12))
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(_TEXT, st.text(max_size=12) | st.text("ab-_ \u0301ﬀ天\xad\"'*", max_size=8))
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_nothing_typed_is_an_error(history: History, text: str, typed: str) -> None:
     _say(history, text, title=text)
     for hit in search(history, typed):
