@@ -26,7 +26,7 @@ from app.models.memory import available_memory, freed_by_closing, memory_estimat
 from app.models.safetensors import is_model
 from datastores.errors import InputError, ModelError
 
-ABOUT_EMBEDDED = "The built-in model is tiny and only knows shell commands."
+ABOUT_EMBEDDED = "The built-in model is tiny and only knows shell commands, and English."
 """What a person should know before asking it anything."""
 NO_EMBEDDER = "off"
 """In place of an embedding model: imported texts are searched by words alone."""

@@ -31,8 +31,8 @@ PAUSED_FILE = "paused"
 """Beside the folders of versions: names a training that is paused."""
 
 EMBEDDED = (
-    "The built-in model is tiny and only knows shell commands. Try: How do I extract a tar archive?"
-    " Type /demo to see what drafts gain with a large model."
+    "The built-in model is tiny and only knows shell commands, and English. Try: How do I extract a"
+    " tar archive? Type /demo to see what drafts gain with a large model."
 )
 UNUSED_GPU = "Your {gpu} is not being used: `specchat doctor` shows how to change that."
 
