@@ -78,6 +78,8 @@ MIN_SURROUNDING_CHARACTERS = 200
 """Text beside the content that is worth keeping; less is an imprint or an advertisement."""
 
 _PREFORMATTED = ("pre", "textarea", "xmp", "listing", "plaintext")
+_CODE_CELL = re.compile(r"\b(?:blob-code|js-file-line|code-line)\b")
+"""Classes of a cell that holds a line of code, in a table that is a file."""
 _LINE_NUMBERS = re.compile(r"line-?no|line-?num|gutter|blob-num", re.IGNORECASE)
 _FAR = re.compile(r"\s*(?:https?|ftp|mailto):", re.IGNORECASE)
 """Links that lead somewhere from a saved page too."""
@@ -236,7 +238,8 @@ def _is_surrounding(element: Tag, structured: bool) -> bool:
     own = _length(element) * (1 - links)
     if own and _named(element, ("h1",)):
         return False
-    return links > SURROUNDING_LINK_SHARE or (structured and own < MIN_SURROUNDING_CHARACTERS)
+    short = structured and element.name != "aside" and own < MIN_SURROUNDING_CHARACTERS
+    return links > SURROUNDING_LINK_SHARE or short
 
 
 def _is_named_menu(element: Tag) -> bool:
@@ -270,7 +273,7 @@ def _link_share(element: Tag) -> float:
 def _take_preformatted(page: BeautifulSoup) -> dict[str, str]:
     """Replace preformatted text by places in a paragraph; returns it, fenced, by place."""
     blocks: dict[str, str] = {}
-    for one in _named(page, _PREFORMATTED):
+    for one in _all(page, lambda one: one.name in _PREFORMATTED or bool(_code_cells(one))):
         if one.decomposed or one.find_parent(_PREFORMATTED):
             continue
         text = _preformatted(one)
@@ -284,7 +287,9 @@ def _take_preformatted(page: BeautifulSoup) -> dict[str, str]:
 
 
 def _preformatted(element: Tag) -> str:
-    """The text as it is, whether its lines end with newlines, with `br` or with blocks."""
+    """The text as it is, whether its lines end with newlines, with `br`, with blocks or cells."""
+    if cells := _code_cells(element):
+        return "\n".join(cell.get_text().strip("\n") for cell in cells)
     _remove(_named(element, ("button",)))
     for line_end in _named(element, ("br",)):
         line_end.replace_with("\n")
@@ -292,6 +297,11 @@ def _preformatted(element: Tag) -> str:
         if not line.get_text().endswith("\n"):
             line.append("\n")
     return element.get_text().replace("\xa0", " ").strip("\n")
+
+
+def _code_cells(table: Tag) -> list[Tag]:
+    cells = _named(table, ("td",)) if table.name == "table" else []
+    return [cell for cell in cells if _CODE_CELL.search(_names(cell))]
 
 
 def _language(element: Tag) -> str:

@@ -35,6 +35,11 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
         "</article></main>",
         ("Eels", "By Ada", "A heron eats ten.", "First printed in 1999."),
     ),
+    "an aside and a footer of the page": (
+        f"<main><p>{STORY}</p></main><aside>Note: the gate sticks.</aside>"
+        f"<footer><p>P.S. {STORY}</p></footer>",
+        ("Note: the gate sticks.", "P.S. The weir"),
+    ),
     "a second main": (
         f"<main><p>Short words first.</p></main><main><p>{STORY}</p></main>",
         ("Short words first.", STORY.strip()),
@@ -115,6 +120,12 @@ CODE = "def one():\n\tpass\n\n\n    x_y = `a` * 2  # <b>\n\n\n```\n"
         + "".join(f"<span>{html.escape(line)}</span>\n" for line in CODE.splitlines())
         + "</pre>",
         f"<ul><li>Try<pre>{html.escape(CODE)}</pre></li></ul>",
+        "<table>"
+        + "".join(
+            f"<tr>\n<td class=blob-num>1</td><td class='blob-code'>{html.escape(line)}</td></tr>\n"
+            for line in CODE.splitlines()
+        )
+        + "</table>",
         f"<pre>{html.escape(CODE).replace('    ', '&nbsp;&nbsp;&nbsp;&nbsp;')}</pre>",
     ],
 )
