@@ -13,7 +13,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, BinaryIO, cast
 
@@ -64,11 +64,13 @@ class JsonRecord:
         number: from 1.
         value: any JSON value.
         rest: whether it is an object without records that were in it and came before.
+        size: about how many bytes it has.
     """
 
     number: int
     value: Any
     rest: bool = False
+    size: int = 0
 
 
 def mapping(value: object) -> Mapping[str, Any]:
@@ -121,12 +123,15 @@ def json_shape(head: bytes) -> JsonShape:
 
 
 def records(
-    file: SourceFile, apart: Callable[[Mapping[str, Any]], bool]
+    file: SourceFile,
+    is_part: Callable[[Mapping[str, Any]], bool],
+    is_whole: Callable[[Mapping[str, Any]], bool],
 ) -> Iterator[JsonRecord | SkippedFile]:
     """The records of `file`, one at a time.
 
     They are the elements of an array, the values of lines, or, of an object, each element of an
-    array in it that `apart` tells from a part of a record, and at last the object without those.
+    array in it that holds a part of a record, as `is_part` tells, and is whole, and at last the
+    object without those.
     Lines are parsed one by one, so that only a damaged one is lost. In any other file nothing after
     the damage can be read, and the record that it is in is given as far as it was read.
 
@@ -136,14 +141,14 @@ def records(
     if _has_lines(file):
         yield from _lines(file)
         return
-    builder = _RecordBuilder(apart)
+    builder = _RecordBuilder(is_part, is_whole)
     try:
         with file.open() as stream:
             meter = _EntryMeter(_Cleaned(stream), MAX_ENTRY_BYTES)
-            for event in _shallow(ijson.basic_parse(meter, multiple_values=True)):
-                for record in builder.add(*event):
-                    meter.used = 0
-                    yield record
+            events = _shallow(ijson.basic_parse(meter, multiple_values=True))
+            for record in builder.build(events):
+                yield replace(record, size=meter.used)
+                meter.used = 0
     except (JSONError, InputError) as error:
         yield from builder.unfinished()
         if isinstance(error, InputError):
@@ -185,27 +190,40 @@ def require_shallow(stream: BinaryIO) -> None:
 class _RecordBuilder:
     """Builds values from ijson's events, and gives records away as soon as they are complete."""
 
-    def __init__(self, apart: Callable[[Mapping[str, Any]], bool]) -> None:
-        self._apart = apart
+    def __init__(
+        self,
+        is_part: Callable[[Mapping[str, Any]], bool],
+        is_whole: Callable[[Mapping[str, Any]], bool],
+    ) -> None:
+        self._is_part = is_part
+        self._is_whole = is_whole
         self._open: list[Any] = []
         self._keys: list[str] = []
+        self._holding: list[bool] = []
         self._number = 0
         self._given = False
 
-    def add(self, event: str, value: Any) -> Iterator[JsonRecord]:
-        """Yields what `event` completes, if that is a record."""
-        if event == "map_key":
-            self._keys[-1] = value
-        elif event in ("start_map", "start_array"):
-            self._open.append({} if event == "start_map" else [])
-            self._keys.append("")
-        else:
-            if event in ("end_map", "end_array"):
-                value = self._close()
-            if self._is_record(event, value):
-                yield self._record(value)
-            else:
+    def build(self, events: Iterable[Event]) -> Iterator[JsonRecord]:
+        """Yields each record as soon as the events complete it."""
+        for event, value in events:
+            if event == "map_key":
+                self._keys[-1] = value
+            elif event in ("start_map", "start_array"):
+                self._open.append({} if event == "start_map" else [])
+                self._keys.append("")
+                self._holding.append(False)
+            elif event in ("end_map", "end_array"):
+                holding, closed = self._holding[-1], self._close()
+                part = event == "end_map" and self._is_part(closed)
+                if self._is_record(event, closed, holding and not part):
+                    yield self._record(closed)
+                elif self._open:
+                    self._attach(closed)
+                    self._holding[-1] |= holding or part
+            elif len(self._open) > 1 or (self._open and isinstance(self._open[0], dict)):
                 self._attach(value)
+            else:
+                yield self._record(value)
 
     def unfinished(self) -> Iterator[JsonRecord]:
         """The record that is open, if any, as far as it was read."""
@@ -223,17 +241,19 @@ class _RecordBuilder:
 
     def _close(self) -> Any:
         self._keys.pop()
+        self._holding.pop()
         return self._open.pop()
 
-    def _is_record(self, event: str, value: Any) -> bool:
+    def _is_record(self, event: str, value: Any, holds_part: bool) -> bool:
         if not self._open:
             return event != "end_array"
-        in_array = isinstance(self._open[-1], list)
-        return in_array and (len(self._open) == 1 or (event == "end_map" and self._apart(value)))
+        if not isinstance(self._open[-1], list):
+            return False
+        if len(self._open) == 1:
+            return True
+        return event == "end_map" and holds_part and self._is_whole(value)
 
     def _attach(self, value: Any) -> None:
-        if not self._open:
-            return
         parent = self._open[-1]
         if isinstance(parent, list):
             parent.append(value)
@@ -383,7 +403,7 @@ def _lines(file: SourceFile) -> Iterator[JsonRecord | SkippedFile]:
         for number, line in enumerate(_bounded_lines(_in_utf8(stream)), start=1):
             try:
                 if line.strip():
-                    yield JsonRecord(number, _parsed(line))
+                    yield JsonRecord(number, _parsed(line), size=len(line))
             except InputError as error:
                 yield SkippedFile(f"{file.name}, line {number}", str(error))
 

@@ -31,18 +31,26 @@ from app.importing.readers.chat_records import (
     chat_id,
     chats_in,
     date_of,
-    holds_chat,
+    is_whole,
     title_of,
 )
 from app.importing.readers.html import html_text
 from app.importing.readers.text import kind_of, read_json_text, read_text
 from app.importing.skipped_names import CONVERSATIONS_FILE
-from app.importing.source_file import MAX_ENTRY_BYTES, NO_TEXT, FormatReader, Outcome, SourceFile
+from app.importing.source_file import (
+    MAX_ENTRY_BYTES,
+    MIB,
+    NO_TEXT,
+    FormatReader,
+    Outcome,
+    SourceFile,
+)
 from datastores.errors import InputError
 from datastores.library.documents import CHATS, Document, Part
 
 MAX_RECORDS_WITHOUT_CHAT = 1000
-"""A file that begins with so many records without a chat is no export of chats."""
+MAX_BYTES_WITHOUT_CHAT = 64 * MIB
+"""A file that begins with so many records or bytes without a chat is no export of chats."""
 
 MAX_TITLE_CHARACTERS = 80
 
@@ -119,6 +127,7 @@ class _ChatFile:
         self._run_id = ""
         self._run_size = 0
         self._runs = 0
+        self._found = False
 
     def outcomes(self) -> Iterator[Outcome]:
         """The chats, and what is skipped.
@@ -126,15 +135,19 @@ class _ChatFile:
         Raises:
             InputError: no more of it can be read.
         """
-        for record in records(self._file, holds_chat):
+        size = 0
+        for record in records(self._file, is_message, is_whole):
             if isinstance(record, JsonRecord) and is_message(record.value):
                 yield from self._add_message(record.value)
                 continue
             yield from self._end_header()
             if isinstance(record, SkippedFile):
                 yield record
-            else:
-                yield from self._outcomes_of(record)
+                continue
+            yield from self._outcomes_of(record)
+            size += record.size
+            if size > MAX_BYTES_WITHOUT_CHAT and not self._found and not self._run.parts:
+                return
         yield from self._end_header()
         yield from self._end_run()
 
@@ -155,7 +168,9 @@ class _ChatFile:
         value = mapping(record.value)
         if self._is_own and value.get("private"):
             raise InputError(PRIVATE)
-        yield from _project(value)
+        for document in _project(value):
+            self._found = True
+            yield document
         yield from self._activity(value, record)
         yield from self._document(_history(value), record.number)
         for chat in chats_in(record.value):
@@ -203,6 +218,7 @@ class _ChatFile:
 
     def _document(self, chat: ExportedChat, number: int) -> Iterator[Document]:
         if chat.parts:
+            self._found = True
             title = chat.title or f"{self._file.stem} {number}"
             yield Document(f"{title} ({chat.date})" if chat.date else title, tuple(chat.parts))
 

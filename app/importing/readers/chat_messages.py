@@ -50,7 +50,7 @@ _FLAGS = ("isCreatedByUser", "is_user", "isUser", "fromUser", "from_user", "is_h
 
 _TEXT_KEYS = (
     "content", "contentParts", "parts", "text", "value", "mes", "message", "steps", "contentChunks",
-    "data",
+    "data", "fragments",
 )  # fmt: skip
 _WRAPPERS = ("message", "response", "payload", "data")
 """Keys of an object in an array of chats whose value may be the message itself."""
@@ -84,11 +84,19 @@ _FILE_TEXT_KEYS = ("extracted_content", "content", "text", "file_text", "new_str
 _FILE_NAME_KEYS = ("file_name", "filename", "name", "path", "title")
 
 
+_MARKS = frozenset((*_ROLE_KEYS, *_FLAGS, *_WRAPPERS, *(key for pair in _PAIRS for key in pair)))
+_MARKS |= {"versions", "fragments"}
+"""Keys without any of which an object is no message."""
+
+
 def is_message(value: object) -> bool:
     """Whether `value` is an object that some program writes for a message, or for two."""
     record = mapping(value)
+    if _MARKS.isdisjoint(record):
+        return False
     message = _message(record)
-    if any(_is_pair(record, pair) for pair in _PAIRS) or sequence(message.get("fragments")):
+    fragments = map(mapping, sequence(message.get("fragments")))
+    if any(_is_pair(record, pair) for pair in _PAIRS) or any("type" in one for one in fragments):
         return True
     return _speaker(message) in ROLES.keys() | _UNSEEN_ROLES and any(
         key in message for key in _TEXT_KEYS
@@ -142,7 +150,7 @@ def text_of(value: object) -> str:
     reasoning = block.get("thought") or mapping(block.get("style")).get("type") == "thinking"
     if reasoning or string(kind).lower() not in _TEXT_TYPES:
         return ""
-    keys = ("text", "value", "content", "parts", "markdown_block", "answer")
+    keys = ("text", "value", "content", "parts", "part")
     return next((text for key in keys if (text := text_of(block.get(key)))), "")
 
 

@@ -23,10 +23,11 @@ PRIVATE = "a private chat"
 _CURRENT_KEYS = ("current_node", "currentId", "currNode", "current_leaf_message_uuid")
 _PARENT_KEYS = ("parent", "parentId", "parent_id", "parentMessageId")
 _CHILDREN_KEYS = ("children", "childrenIds")
+_NESTED_KEYS = ("children", "replies")
 
 _TITLE_KEYS = (
-    "title", "name", "chatTitle", "topic", "thread_title", "conversation_title", "character_name",
-    "summary",
+    "title", "name", "chatTitle", "userTitle", "autoTitle", "topic", "thread_title",
+    "conversation_title", "character_name", "summary",
 )  # fmt: skip
 _TIME_KEYS = (
     "created_at", "create_time", "createdAt", "created", "create_date", "inserted_at", "timestamp",
@@ -69,7 +70,8 @@ def chats_in(value: object) -> Iterator[ExportedChat]:
     Raises:
         InputError: the messages of one form a loop, or it is `PRIVATE`.
     """
-    for place in _places(value, "", ""):
+    _fill_from_blocks(value)
+    for place in _places(value):
         if place.private:
             raise InputError(PRIVATE)
         if isinstance(place.messages, dict):
@@ -86,12 +88,12 @@ def chats_in(value: object) -> Iterator[ExportedChat]:
             yield _chat(titles.get(key, place.title), place.date, messages)
 
 
-def holds_chat(value: Mapping[str, Any]) -> bool:
-    """Whether `value`, an element of an array, is or holds whole chats: not a message of one.
+def is_whole(value: Mapping[str, Any]) -> bool:
+    """Whether `value`, which holds messages, has all that is known of its chats.
 
-    A table of messages that name their chats is none: the titles are in another table.
+    A table of messages that name their chats has not: the titles are in another table.
     """
-    place = None if is_message(value) else next(_places(value, "", ""), None)
+    place = next(_places(value), None)
     if place is None or isinstance(place.messages, dict) or place.title:
         return place is not None
     return not any(chat_id(mapping(message)) for message in place.messages)
@@ -128,28 +130,64 @@ class _Place:
     private: bool = False
 
 
-def _places(value: object, title: str, date: str) -> Iterator[_Place]:
-    """What holds messages in `value`, from outside; nothing within that is looked at."""
+def _places(value: object, above: tuple[Mapping[str, Any], ...] = ()) -> Iterator[_Place]:
+    """What holds messages in `value`, from outside; nothing within that is looked at.
+
+    `above`: the objects that `value` is in, from inside; they name what has no name itself.
+    """
     if isinstance(value, list):
         if any(map(is_message, value)):
-            yield _Place(title, date, value)
+            yield _place(value, above)
             return
         for child in value:
-            yield from _places(child, title, date)
+            yield from _places(child, above)
         return
-    record = mapping(value)
-    if record.get("private") is True and "sampling" in record:
+    if not isinstance(value, dict):
+        return
+    if value.get("private") is True and "sampling" in value:
         yield _Place("", "", private=True)
         return
-    title, date = title_of(record) or title, date_of(record) or date
-    lists = [child for child in map(sequence, record.values()) if any(map(is_message, child))]
-    trees = [child for child in map(mapping, record.values()) if _is_tree(child)]
+    above = (value, *above)
+    children = [child for child in value.values() if isinstance(child, dict | list)]
+    lists = [child for child in children if isinstance(child, list) and any(map(is_message, child))]
+    trees = [child for child in children if isinstance(child, dict) and _is_tree(child)]
+    single = [[child] for child in children if is_message(child)]
+    for messages in lists or trees or single:
+        yield _place(messages, above)
+    if not lists and not trees and not single:
+        for child in children:
+            yield from _places(child, above)
+
+
+def _place(
+    messages: Sequence[Any] | Mapping[str, Any], above: Sequence[Mapping[str, Any]]
+) -> _Place:
+    title = next((title for record in above if (title := title_of(record))), "")
+    date = next((date for record in above if (date := date_of(record))), "")
+    record = above[0] if above else {}
     current = next((found for key in _CURRENT_KEYS if (found := _id(record.get(key)))), "")
-    for messages in lists or trees:
-        yield _Place(title, date, messages, current)
-    if not lists and not trees:
-        for child in record.values():
-            yield from _places(child, title, date)
+    return _Place(title, date, messages, current)
+
+
+def _fill_from_blocks(value: object) -> None:
+    """Give messages their texts where these are in a table of their own, as in Cherry Studio."""
+    texts: dict[str, list[dict[str, Any]]] = {}
+    messages = []
+    for one in _objects(value):
+        if "messageId" in one and "content" in one:
+            texts.setdefault(_id(one["messageId"]), []).append(one)
+        elif "role" in one and "blocks" in one and "content" not in one:
+            messages.append(one)
+    for message in messages:
+        message["content"] = texts.get(_id(message.get("id")), [])
+
+
+def _objects(value: object) -> Iterator[dict[str, Any]]:
+    """Every object in a JSON value."""
+    if isinstance(value, dict):
+        yield value
+    for child in (*mapping(value).values(), *sequence(value)):
+        yield from _objects(child)
 
 
 def _is_tree(nodes: Mapping[str, Any]) -> bool:
@@ -165,7 +203,8 @@ def _flat(messages: Iterable[Any]) -> Iterator[Any]:
     """Messages, each before those that stand in it as its children."""
     for message in messages:
         yield message
-        yield from _flat(sequence(mapping(message).get("children")))
+        for key in _NESTED_KEYS:
+            yield from _flat(sequence(mapping(message).get(key)))
 
 
 def _path(nodes: Mapping[str, Any], current: str) -> Sequence[Any]:
@@ -175,16 +214,17 @@ def _path(nodes: Mapping[str, Any], current: str) -> Sequence[Any]:
     while others begin elsewhere.
     """
     parents = _parents(nodes)
-    leaves = [key for key in nodes if key not in parents.values()] or list(nodes)
+    inner = set(parents.values())
+    leaves = [key for key in nodes if key not in inner] or list(nodes)
     newest = max(reversed(leaves), key=lambda key: _time(mapping(nodes[key])))
     key = current if current in nodes else newest
-    path = [key]
+    path = {key: True}
     while key := parents.get(key, ""):
         if key in path:
             raise InputError("its messages form a loop")
-        path.append(key)
+        path[key] = key in nodes
     roots = {parents.get(key) for key in nodes if parents.get(key) not in nodes}
-    if not parents or (path[-1] not in nodes and len(roots) > 1):
+    if not parents or (not all(path.values()) and len(roots) > 1):
         return sorted(nodes.values(), key=lambda node: _time(mapping(node)))
     return [nodes[key] for key in reversed(path) if key in nodes]
 
@@ -208,11 +248,9 @@ def _id(value: object) -> str:
 
 def _titles(value: object) -> Iterator[tuple[str, str]]:
     """Id and title of every object in `value` that has both."""
-    record = mapping(value)
-    if "id" in record and title_of(record):
-        yield _id(record["id"]), title_of(record)
-    for child in (*record.values(), *sequence(value)):
-        yield from _titles(child)
+    for one in _objects(value):
+        if "id" in one and (title := title_of(one)):
+            yield _id(one["id"]), title
 
 
 def _time(record: Mapping[str, Any]) -> float:

@@ -152,6 +152,40 @@ FORMATS: dict[str, tuple[str, object]] = {
         {"metadata": {"thread_title": "T"}, "conversations": [
             {"uuid": "1", "query": "hello", "answer": "hi", "sources": []}]},
     ),
+    "big-AGI": (
+        "conversation.agi.json",
+        {"id": "c", "userTitle": "", "autoTitle": "T", "messages": [
+            {"id": "1", "role": "user", "fragments": [
+                {"ft": "content", "fId": "f", "part": {"pt": "text", "text": "hello"}}]},
+            {"id": "2", "role": "assistant", "text": "hi"}]},
+    ),
+    "Cherry Studio": (
+        "data.json",
+        {"version": 5, "indexedDB": {
+            "topics": [{"id": "t", "name": "T", "messages": [
+                {"id": "1", "role": "user", "blocks": ["a"]},
+                {"id": "2", "role": "assistant", "blocks": ["b", "c"]}]}],
+            "message_blocks": [
+                {"id": "a", "messageId": "1", "type": "main_text", "content": "hello"},
+                {"id": "b", "messageId": "2", "type": "thinking", "content": "hm"},
+                {"id": "c", "messageId": "2", "type": "main_text", "content": "hi"}]}},
+    ),
+    "OpenAssistant": (
+        "T.json",
+        {"message_tree_id": "1", "title": "T", "prompt": {
+            "text": "hello", "role": "prompter", "replies": [
+                {"text": "hi", "role": "assistant", "replies": []}]}},
+    ),
+    "AnythingLLM": (
+        "chats.json",
+        {"name": "T", "rows": [{"id": 1, "workspace": "w", "prompt": "hello", "response": "hi"}]},
+    ),
+    "Continue": (
+        "session.json",
+        {"sessionId": "c", "title": "T", "history": [
+            {"message": {"role": "user", "content": "hello"}, "contextItems": []},
+            {"message": {"role": "assistant", "content": "hi"}}]},
+    ),
     "text-generation-webui": (
         "20250101.json",
         {"name": "T", "internal": [["hello", "hi"]], "visible": [["hello", "hi"]]},
