@@ -15,7 +15,7 @@ Refuses to know how prompts are rendered and where chats are stored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.engine.engine import Engine
@@ -111,6 +111,23 @@ def _shown(vocabulary: Vocabulary, message: StoredMessage) -> Message:
             return Message(message.role, split.answer)
     tokens = message.tokens if message.tokenizer == vocabulary.fingerprint else ()
     return Message(message.role, message.content, tokens)
+
+
+def blocks(engine: Engine, messages: Sequence[Message]) -> Iterator[list[Message]]:
+    """`messages` in parts of whole turns that fit into the context, by estimate, each with the
+    system prompt: a long chat is rendered in parts, since templates may take quadratic time."""
+    system = [message for message in messages[:1] if message.role == records.SYSTEM]
+    part, used = list(system), 0
+    for message in messages[len(system) :]:
+        count = message_tokens(engine.vocabulary, message)
+        full = used + count > engine.target.context_length
+        if full and used and message.role == records.USER:
+            yield part
+            part, used = list(system), 0
+        part.append(message)
+        used += count
+    if used:
+        yield part
 
 
 def message_tokens(vocabulary: Vocabulary, message: Message) -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from app.conversation.context_window import shown_messages
+from app.conversation.context_window import blocks, shown_messages
 from app.conversation.documents import Documents
 from app.conversation.privacy import CHAT_PREFIX, TEXT_PREFIX, chat_source, text_source
 from app.engine.engine import Engine
@@ -173,7 +173,8 @@ def _tokens_of(engine: Engine, history: History, chat: Chat) -> list[int]:
     texts = [chat.system, *(message.content for message in thread)]
     if not thread or any(redact(text)[1] for text in texts):
         return []
-    return engine.render(shown_messages(engine.vocabulary, chat.system, thread))
+    messages = shown_messages(engine.vocabulary, chat.system, thread)
+    return [token for part in blocks(engine, messages) for token in engine.render(part)]
 
 
 def _compare(index: DenseIndex, locations: Locations, tokenizer: str) -> list[_NewText]:

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from app.conversation.assistant import Assistant
-from app.conversation.context_window import WINDOW_KEY, fit, max_prompt_tokens, shown_messages
+from app.conversation.context_window import (
+    WINDOW_KEY,
+    blocks,
+    fit,
+    max_prompt_tokens,
+    shown_messages,
+)
 from app.conversation.events import Dropped, Event, Finished
 from app.engine.engine import Engine
 from datastores.chats.history import History
@@ -133,6 +139,18 @@ def test_a_prompt_fits_whatever_the_estimate(tmp_path: Path, letters: int) -> No
     assert len(tokens) <= max_prompt_tokens(engine, LIMIT)
     assert left_out % 2 == 0
     assert len(tokens) == 2 + 2 * letters * (201 - left_out)
+
+
+def test_a_long_chat_in_parts_is_whole_and_each_part_fits(tmp_path: Path) -> None:
+    engine = scripted_engine(tmp_path, context_length=CONTEXT)
+    system = Message("system", "brief")
+    thread = [Message((USER, ASSISTANT)[n % 2], f"{n} ".ljust(40)) for n in range(100)]
+    parts = list(blocks(engine, [system, *thread]))
+    assert [message for part in parts for message in part[1:]] == thread
+    assert all(part[0] == system and part[1].role == USER for part in parts)
+    assert all(len(engine.render(part)) <= CONTEXT + 80 for part in parts)
+    assert len(parts) > 5
+    assert list(blocks(engine, thread[:4])) == [thread[:4]], "a short one is one part"
 
 
 def test_reasoning_is_not_shown_to_the_model_again(history: History) -> None:
