@@ -200,7 +200,8 @@ class Answer:
     def _reasoning_title(self, parts: ReasoningSplit) -> str:
         mark = "▸" if self.folded else "▾"
         count = self._reasoning_tokens(parts)
-        size = f"{count:,} tokens" if count else f"{len(parts.reasoning.split()):,} words"
+        number, unit = (count, "token") if count else (len(parts.reasoning.split()), "word")
+        size = f"{number:,} {unit}{'s' * (number != 1)}"
         if parts.thinking:
             return f"{mark} Thinking… {size}"
         seconds = sum(self._piece_seconds[:count])
