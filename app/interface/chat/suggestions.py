@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 from textual import events
@@ -124,7 +125,8 @@ class Suggestions(Static):
         width = max(20, self.content_size.width or self.size.width)
         first = min(max(0, self._cursor - MAX_LINES + 1), max(0, len(self._all) - MAX_LINES))
         shown = self._all[first : first + MAX_LINES]
-        column = min(max((len(one.text) for one in shown if one.detail), default=0) + 2, width // 2)
+        widths = (cell_len(one.text) for one in shown if one.detail)
+        column = min(max(widths, default=0) + 2, width // 2)
         lines = [self._line(first + at, one, column, width) for at, one in enumerate(shown)]
         return Text("\n").join(lines)
 
@@ -132,7 +134,8 @@ class Suggestions(Static):
         dim, accent = (component_color(self, f"suggestions--{kind}") for kind in ("dim", "accent"))
         line = Text(no_wrap=True)
         line.append("› " if index == self._cursor else "  ", accent)
-        line.append(one_line(suggestion.text, width).ljust(column))
+        text = one_line(suggestion.text, width)
+        line.append(text + " " * (column - cell_len(text)))
         line.append(suggestion.detail, dim)
         line.truncate(width, overflow="ellipsis", pad=True)
         if index == self._cursor:

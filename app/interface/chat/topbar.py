@@ -11,6 +11,7 @@ from textual import events
 from textual.reactive import reactive
 from textual.widgets import Static
 
+from app.interface.cells import keep_end
 from app.interface.themes import component_color
 from app.interface.transcript.rows import MAX_TEXT_COLUMNS
 from app.sanitise import one_line
@@ -36,9 +37,7 @@ def short_name(name: str, columns: int) -> str:
     line = one_line(name)
     if cell_len(line) > columns:
         line = line.partition("/")[2] if "/" in line[:-1] and line[0] not in "/~" else line
-    while cell_len(line) > max(columns, 1):
-        line = f"…{line[2:]}" if line[0] == "…" else f"…{line[1:]}"
-    return line if columns > 0 else ""
+    return keep_end(line, columns) if columns > 0 else ""
 
 
 class TopBar(Static):

@@ -19,6 +19,7 @@ from textual.containers import Vertical
 from textual.widgets import OptionList, Static
 
 from app.importing.session import ListedSource
+from app.interface.cells import keep_end
 from app.interface.chat.chat_list import age
 from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.basic import Confirm, ListDialog, list_bindings
@@ -117,10 +118,7 @@ class SourcesScreen(ListDialog[str | None]):
         when = (
             age(datetime.fromtimestamp(listed.record.at), datetime.now()) if listed.record else ""
         )
-        path = tilde_path(listed.source.path)
-        columns = width - len(when) - 2
-        if len(path) > columns:
-            path = f"…{path[len(path) - columns + 1 :]}"
+        path = keep_end(tilde_path(listed.source.path), width - len(when) - 2)
         line = Text.assemble((path, Style(bold=True)), no_wrap=True)
         line.pad_right(max(1, width - line.cell_len - len(when)))
         line.append(when, dim)

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from app.conversation.citations import Citation
 from app.conversation.statistics import Piece, attributed_pieces
+from app.interface.cells import keep_end, keep_start
 from app.interface.draft_sources import SOURCES
 from app.interface.panel.phrases import duration, wrapped
 from app.interface.transcript.markdown import MarkdownStream
@@ -259,8 +260,7 @@ class Answer:
 
 def _shortened(cited: Citation, columns: int) -> str:
     """Where a citation is from; the end of a long path stays."""
-    place = tilde_path(cited.place)
-    return place if len(place) <= columns else f"…{place[len(place) - columns + 1 :]}"
+    return keep_end(tilde_path(cited.place), columns)
 
 
 def _wrapped(text: str, layout: Layout, kind: str) -> list[Row]:
@@ -269,7 +269,7 @@ def _wrapped(text: str, layout: Layout, kind: str) -> list[Row]:
 
 
 def _line(text: str, layout: Layout, kind: str) -> Row:
-    line: Line = [Segment(text[: layout.width], layout.styles[kind])]
+    line: Line = [Segment(keep_start(text, layout.width), layout.styles[kind])]
     return Row(line)
 
 
