@@ -119,6 +119,8 @@ def mail_text(content: bytes) -> str:
         return _mail_text(message_from_bytes(content), 0)
     except RecursionError as error:
         raise InputError("parts nested too deeply") from error
+    except (LookupError, TypeError, ValueError) as error:  # email's own, for odd headers
+        raise InputError("damaged mail") from error
 
 
 def _mail_text(mail: Message, depth: int) -> str:
@@ -189,6 +191,6 @@ def _content(part: Message) -> str:
         return pdf_text(content)
     try:
         text = content.decode(str(part.get_content_charset("")))
-    except (LookupError, UnicodeError):  # of no charset, or a wrong one
+    except (LookupError, ValueError):  # of no charset, or a wrong one
         return html_text(content) if kind == HTML_TYPE else decode(content)[0]
     return html_text(codecs.BOM_UTF8 + text.encode()) if kind == HTML_TYPE else text

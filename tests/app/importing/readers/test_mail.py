@@ -136,6 +136,14 @@ def test_parts_nested_too_deeply_are_refused() -> None:
     assert skipped.reason == "parts nested too deeply"
 
 
+def test_a_damaged_mail_in_a_box_costs_no_other() -> None:
+    start = b"From a@example.org Fri May 2 09:00:00 2025\n"
+    odd = b"From: a\nContent-Type: text/plain; charset*=ascii; charset*0=x\n\ntext\n\n"
+    (document,), (skipped,) = read("old.mbox", start + odd + start + _mail().as_bytes())
+    assert document.title == "old.mbox, mail 2"
+    assert skipped.reason == "damaged mail"
+
+
 @given(
     st.binary(max_size=200).map(
         lambda body: b"From: a\nSubject: =?utf-8?b?x?=\nContent-Type: " + body + b"\n\n--x\n"
