@@ -33,6 +33,12 @@ from datastores.errors import InputError
 MAX_DIGITS = 1000
 """Longest number; converting one of hundreds of thousands of digits crashes ijson."""
 
+MAX_DROPPED_BYTES = 16 * MAX_ENTRY_BYTES
+"""Largest entry that is read to its end, to skip it."""
+
+_EXCEEDS = "exceeds"
+"""An event of our own: the entry so far is larger than `MAX_ENTRY_BYTES`."""
+
 DAMAGED = "damaged or truncated JSON"
 _TOO_LARGE = "an entry larger than {}"
 _TOO_DEEP = f"JSON nested more than {MAX_JSON_DEPTH} deep"
@@ -65,12 +71,14 @@ class JsonRecord:
         value: any JSON value.
         rest: whether it is an object without records that were in it and came before.
         size: about how many bytes it has.
+        dropped: whether it was too large to be kept; it has no value then.
     """
 
     number: int
     value: Any
     rest: bool = False
     size: int = 0
+    dropped: bool = False
 
 
 def mapping(value: object) -> Mapping[str, Any]:
@@ -133,10 +141,11 @@ def records(
     array in it that holds a part of a record, as `is_part` tells, and is whole, and at last the
     object without those.
     Lines are parsed one by one, so that only a damaged one is lost. In any other file nothing after
-    the damage can be read, and the record that it is in is given as far as it was read.
+    the damage can be read, and the record that it is in is given as far as it was read. Of an
+    array, an element that is too large is skipped.
 
     Raises:
-        InputError: nested too deep, or a record or a number too large.
+        InputError: nested too deep, or an object or a number too large.
     """
     if _has_lines(file):
         yield from _lines(file)
@@ -144,10 +153,14 @@ def records(
     builder = _RecordBuilder(is_part, is_whole)
     try:
         with file.open() as stream:
-            meter = _EntryMeter(_Cleaned(stream), MAX_ENTRY_BYTES)
+            meter = _EntryMeter(_Cleaned(stream), MAX_DROPPED_BYTES)
             events = _shallow(ijson.basic_parse(meter, multiple_values=True))
-            for record in builder.build(events):
-                yield replace(record, size=meter.used)
+            for record in builder.build(_metered(events, meter)):
+                if record.dropped:
+                    reason = _TOO_LARGE.format(mebibytes(MAX_ENTRY_BYTES))
+                    yield SkippedFile(f"{file.name}, entry {record.number}", reason)
+                else:
+                    yield replace(record, size=meter.used)
                 meter.used = 0
     except (JSONError, InputError) as error:
         yield from builder.unfinished()
@@ -202,6 +215,7 @@ class _RecordBuilder:
         self._holding: list[bool] = []
         self._number = 0
         self._given = False
+        self._dropping = False
 
     def build(self, events: Iterable[Event]) -> Iterator[JsonRecord]:
         """Yields each record as soon as the events complete it."""
@@ -220,6 +234,8 @@ class _RecordBuilder:
                 elif self._open:
                     self._attach(closed)
                     self._holding[-1] |= holding or part
+            elif event == _EXCEEDS:
+                self._drop()
             elif len(self._open) > 1 or (self._open and isinstance(self._open[0], dict)):
                 self._attach(value)
             else:
@@ -237,7 +253,16 @@ class _RecordBuilder:
         self._number += 1
         rest = self._given and not self._open
         self._given = bool(self._open) and isinstance(self._open[0], dict)
-        return JsonRecord(self._number, value, rest)
+        dropped, self._dropping = self._dropping, False
+        return JsonRecord(self._number, value, rest, dropped=dropped)
+
+    def _drop(self) -> None:
+        """Keep nothing of the element that is open."""
+        if not self._open or isinstance(self._open[0], dict):
+            raise InputError(_TOO_LARGE.format(mebibytes(MAX_ENTRY_BYTES)))
+        self._dropping = True
+        for value in self._open[1:]:
+            value.clear()
 
     def _close(self) -> Any:
         self._keys.pop()
@@ -254,6 +279,8 @@ class _RecordBuilder:
         return event == "end_map" and holds_part and self._is_whole(value)
 
     def _attach(self, value: Any) -> None:
+        if self._dropping:
+            return
         parent = self._open[-1]
         if isinstance(parent, list):
             parent.append(value)
@@ -360,6 +387,17 @@ class _EntryMeter:
         if self.used > self._limit:
             raise InputError(_TOO_LARGE.format(mebibytes(self._limit)))
         return content
+
+
+def _metered(events: Iterable[Event], meter: _EntryMeter) -> Iterator[Event]:
+    """`events`, with an `_EXCEEDS` where an entry turns out to be too large."""
+    exceeds = False
+    for event in events:
+        if exceeds != (meter.used > MAX_ENTRY_BYTES):
+            exceeds = not exceeds
+            if exceeds:
+                yield _EXCEEDS, None
+        yield event
 
 
 def _shallow(events: Iterable[Event]) -> Iterator[Event]:

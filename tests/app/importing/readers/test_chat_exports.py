@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.importing import json_stream
 from app.importing.events import SkippedFile
 from app.importing.json_stream import _Cleaned, items, records
 from app.importing.source_file import SourceFile
@@ -231,6 +232,18 @@ def test_an_entry_that_is_too_large_is_not_read_to_its_end() -> None:
     with pytest.raises(InputError, match="an entry larger than"):
         next(entries)
     assert stream.tell() <= 2**18
+
+
+def test_a_chat_that_is_too_large_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "MAX_ENTRY_BYTES", 2**17)
+    large = {"messages": [{"role": "user", "content": "x" * 100}] * 2000}
+    found, skipped = read("a.json", json.dumps([MESSAGES, large, MESSAGES, MESSAGES]).encode())
+    assert [[part.text for part in one.parts] for one in found] == [["hello", "hi"]] * 3
+    assert [one.name for one in skipped] == ["a.json, entry 2"]
+    assert skipped[0].reason.startswith("an entry larger than")
+    found, skipped = read("a.json", json.dumps({"chats": [MESSAGES, large, MESSAGES]}).encode())
+    assert [len(one.parts) < 2000 for one in found] == [True, True]
+    assert [one.name for one in skipped] == ["a.json"]
 
 
 def test_many_small_entries_are_no_large_one() -> None:
