@@ -274,7 +274,8 @@ def named(source: str, library: Library) -> Source:
 def find(options: Options, words: tuple[str, ...], source: str, limit: int, as_json: bool) -> None:
     """Find passages in your imported texts, best match first.
 
-    No model is loaded. Any of the WORDS may match, or words like them; rare ones count more.
+    No model is loaded. Any of the WORDS may match, or words like them; rare ones count more. What
+    matches much worse than the best passage is left out.
     """
     locations = locate(options.data_dir)
     with open_library(locations) as library, closing(open_passages(locations)) as passages:
