@@ -76,6 +76,10 @@ async def run_bindings_in_order(box: Widget, event: events.Key) -> None:
             event.prevent_default()
 
 
+MAX_PASTED_CHARACTERS = 4096
+"""Into a box of one line, which holds paths, names and words to search for."""
+
+
 class LineInput(Input):
     """A box of one line."""
 
@@ -87,6 +91,10 @@ class LineInput(Input):
 
     async def _on_key(self, event: events.Key) -> None:
         await run_bindings_in_order(self, event)
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        """Sanitise it, and take its beginning."""
+        event.text = clean(event.text[:MAX_PASTED_CHARACTERS])
 
 
 MAX_SHOWN_CHARACTERS = 20_000

@@ -10,7 +10,12 @@ from textual._xterm_parser import XTermParser
 from textual.app import ComposeResult
 
 from app.interface.screen import ChatScreen
-from app.interface.text_inputs import FOLDED, as_pressed
+from app.interface.text_inputs import (
+    FOLDED,
+    MAX_PASTED_CHARACTERS,
+    LineInput,
+    as_pressed,
+)
 from engines.draft_tree import CHATS
 from tests.app.interface.conftest import Stage, burst, notices, ready, shown, until
 from tests.app.interface.scripted import Script, passes_of
@@ -84,3 +89,15 @@ async def test_a_long_text_is_shown_shortened_and_read_whole(stage: Make) -> Non
         await pilot.press("up")
         assert prompt.text == question, "recalled"
         assert len(prompt.document.text) < 1000
+
+
+async def test_a_box_of_one_line_takes_the_beginning_of_a_long_paste(stage: Make) -> None:
+    made = stage(PLAIN)
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        await pilot.press("f8")
+        box = made.app.screen.query_one(LineInput)
+        made.app.post_message(events.Paste("\x1b[2Jpath" + "x" * 1_000_000))
+        await until(pilot, lambda: box.value)
+        assert box.value.startswith("␛[2Jpathx")
+        assert len(box.value) == MAX_PASTED_CHARACTERS
