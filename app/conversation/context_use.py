@@ -14,6 +14,7 @@ from app.conversation.context_window import message_tokens, shown_messages
 from datastores.chats import records
 from datastores.chats.records import StoredMessage
 from engines.chat_template.prompt_builder import Message
+from engines.chat_template.reasoning import split_reasoning
 from engines.target import Vocabulary
 
 if TYPE_CHECKING:
@@ -37,12 +38,14 @@ def thread_tokens(vocabulary: Vocabulary, system: str, thread: Sequence[StoredMe
     """Tokens in the context after the last message of `thread`.
 
     They are known from the last answer, if this tokenizer's model gave it; else they are counted.
+    Its reasoning, if it has one, is not shown to the model again.
     """
     last = thread[-1] if thread else None
     if last is not None and last.tokenizer == vocabulary.fingerprint:
         prompt, answer = (last.statistics.get(name) for name in ("prompt_tokens", "tokens"))
         if isinstance(prompt, int) and isinstance(answer, int):
-            return prompt + answer
+            split = split_reasoning(last.content)
+            return prompt + (len(vocabulary.encode(split.answer)) if split.marked else answer)
     messages = shown_messages(vocabulary, system, thread)
     return sum(message_tokens(vocabulary, message) for message in messages)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from app.conversation.assistant import Assistant
 from app.conversation.context_use import ContextUse, question_tokens, thread_tokens
 from datastores.chats.history import History
-from datastores.chats.records import USER
+from datastores.chats.records import ASSISTANT, USER
 from tests.app.scripted import scripted_engine
 
 
@@ -39,3 +39,14 @@ def test_an_answer_of_another_model_is_counted_by_its_text(
 
 def test_a_full_context_leaves_no_room_for_an_answer() -> None:
     assert [ContextUse(tokens, 100).overflows for tokens in (99, 100)] == [False, True]
+
+
+def test_reasoning_that_is_not_sent_again_is_not_counted(tmp_path: Path, history: History) -> None:
+    vocabulary = scripted_engine(tmp_path).vocabulary
+    chat = history.create_chat().id
+    figures = {"prompt_tokens": 7, "tokens": 500}
+    text = f"<think>{'hm ' * 200}</think>40"
+    history.add_message(
+        chat, None, ASSISTANT, text, tokenizer=vocabulary.fingerprint, statistics=figures
+    )
+    assert thread_tokens(vocabulary, "", history.thread(chat)) == 7 + 2
