@@ -4,10 +4,17 @@ The longest suffix of the context that occurred before, most recent among equals
 followed it (Saxena 2023, Prompt Lookup Decoding, which takes the oldest match and rescans the
 context at each step). The latest position of every bigram is indexed, and for every position the
 previous one with the same bigram, so a lookup visits only true candidates and a new token costs one
-dictionary entry.
+dictionary entry. While the text goes on copying, the match goes on with it and nothing is visited.
+
+How sure a draft is depends on two things: the length of the match, which is one longer for each
+drafted token that comes true, and, for the first token, how many of the other occurrences were
+followed by the same token.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, log
 
 from datastores.tokens import common_prefix
 from engines.draft_tree import PROMPT, DraftTree, root_only
@@ -17,6 +24,41 @@ MAX_CANDIDATES = 32
 """Earlier occurrences that are compared, latest first."""
 MAX_MATCH_TOKENS = 24
 """Longest match compared: beyond it, confidence does not grow."""
+SURE_MATCH_TOKENS = 12
+"""Match from which on a copy is followed without looking at other occurrences."""
+
+LENGTH_WEIGHT, BIAS = 1.65, -1.75
+"""Log odds that a drafted token comes, by the log of the match behind it."""
+VOTE_WEIGHT, FIRST_BIAS = 0.95, -0.5
+"""Those added for the first token, the former times the log of (occurrences followed by it + ½) ÷
+(by others + ½). All four are logistic regressions over the answers of SmolLM2-135M and
+Qwen2.5-Coder-1.5B to edited code, to MT-Bench and to questions without a precedent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An earlier occurrence of the context's last tokens.
+
+    Attributes:
+        end: position of its last token.
+        length: in tokens, at most `MAX_MATCH_TOKENS`; 0 for no match.
+        votes: log of (occurrences followed by the same token + ½) ÷ (by others + ½).
+    """
+
+    end: int = -1
+    length: int = 0
+    votes: float = 0.0
+
+    def confidence(self, row: int) -> float:
+        """Probability of drafted token `row`, from 0 on, if those before it came."""
+        odds = BIAS + LENGTH_WEIGHT * _LOGARITHMS[min(self.length + row, MAX_MATCH_TOKENS)]
+        if row == 0:
+            odds += VOTE_WEIGHT * self.votes + FIRST_BIAS
+        return 1.0 / (1.0 + exp(-odds))
+
+
+NO_MATCH = Match()
+_LOGARITHMS = [0.0, *(log(length) for length in range(1, MAX_MATCH_TOKENS + 1))]
 
 
 class PromptLookup:
@@ -30,29 +72,32 @@ class PromptLookup:
         self._indexed = 0
         self._latest: dict[tuple[int, int], int] = {}
         self._previous: list[int] = []
+        self._match = NO_MATCH
+        self._matched = 0  # length of the context when it was found
 
     def begin(self, context: Context) -> None:
         """Index the context, from where it departs from the last one."""
         shared = common_prefix(self._tokens, context.tokens)
         self._rewind(min(shared, self._indexed, len(context.tokens) - 1))
-        self._tokens = context.tokens
+        self._tokens, self._match = context.tokens, NO_MATCH
         self._extend()
 
     def propose(self, context: Context, limit: int) -> DraftTree:
         """One chain: the continuation of the longest, most recent match."""
         self._extend()
         tree, tokens = root_only(context.root), context.tokens
-        end, length = self._match(tokens)
-        if not length:
+        match = self._follow(tokens) or self._find(tokens)
+        if not match.length:
             return tree
-        confidence = 1.0 - 0.6 / length
-        period = len(tokens) - 1 - end
-        following = tokens[end + 1 : end + 1 + limit]
+        if tokens is self._tokens:
+            self._match, self._matched = match, len(tokens)
+        period = len(tokens) - 1 - match.end
+        following = tokens[match.end + 1 : match.end + 1 + limit]
         while len(following) < limit:
             # A match that overlaps the end is a loop: it continues with its own draft.
             following.append(following[-period])
         for row, token in enumerate(following):
-            tree.add(row, token, PROMPT, confidence, float(length))
+            tree.add(row, token, PROMPT, match.confidence(row), float(match.length))
         return tree
 
     def observe(self, step: Step) -> None:
@@ -78,24 +123,37 @@ class PromptLookup:
                 latest[bigram] = previous
         self._indexed = len(self._previous)
 
-    def _match(self, tokens: list[int]) -> tuple[int, int]:
-        """Last position and length of the best match of the suffix of `tokens`, the context with
-        or without drafted tokens behind it; length 0: none."""
+    def _follow(self, tokens: list[int]) -> Match | None:
+        """The last match, if the text has gone on copying it and it is long."""
+        match, grown = self._match, len(tokens) - self._matched
+        end, length = match.end + grown, match.length + grown
+        if tokens is not self._tokens or not match.length or length < SURE_MATCH_TOKENS:
+            return None
+        if tokens[match.end + 1 : end + 1] != tokens[self._matched :]:
+            return None
+        return Match(end, min(length, MAX_MATCH_TOKENS), match.votes)
+
+    def _find(self, tokens: list[int]) -> Match:
+        """The best match of the suffix of `tokens`, the context with or without drafted tokens
+        behind it."""
         last = len(tokens) - 1
         if last < 1:
-            return -1, 0
+            return NO_MATCH
         end = self._latest.get((tokens[last - 1], tokens[last]), -1)
-        best_end, best_length = -1, 0
-        for _ in range(MAX_CANDIDATES):
-            if end < 1:
-                break
-            length = _match_length(tokens, end, last)
-            if length > best_length:
-                best_end, best_length = end, length
-                if length == MAX_MATCH_TOKENS:
-                    break
+        best_end, best_length, followers = -1, 0, []
+        while end >= 1 and len(followers) < MAX_CANDIDATES:
+            followers.append(tokens[end + 1])
+            # Only a longer match counts, and one cannot be longer that differs there.
+            if end >= best_length and tokens[end - best_length] == tokens[last - best_length]:
+                length = _match_length(tokens, end, last)
+                if length > best_length:
+                    best_end, best_length = end, length
             end = self._previous[end]
-        return best_end, best_length
+        if not best_length:
+            return NO_MATCH
+        agreeing = followers.count(tokens[best_end + 1])
+        votes = log((agreeing + 0.5) / (len(followers) - agreeing + 0.5))
+        return Match(best_end, best_length, votes)
 
 
 def _match_length(tokens: list[int], end: int, last: int) -> int:
