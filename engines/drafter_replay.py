@@ -241,7 +241,7 @@ class CombinedDrafter:
         ]
         merged = merge(context.root, proposals, context.temperature)
         paths = self._calibration.estimate(merged)
-        self._calibration.add_pending(merged, paths)
+        self._calibration.add_pending(merged)
         return prune(merged.tree, by_probability(merged.tree, paths, chains_only=False)[:limit])
 
     def observe(self, step: Step) -> None:

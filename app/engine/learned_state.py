@@ -46,7 +46,7 @@ class LearnedState:
                     (costs, calibration, backoffs),
                 ):
                     cost_model.restore(stored["costs"])
-                    acceptance.restore(stored["calibration"])
+                    acceptance.restore(stored.get("acceptance", {}))
                     drafters.restore(stored.get("drafters", {}))
         except _UNUSABLE:
             self.error = StoreError(
@@ -69,7 +69,7 @@ class LearnedState:
             everything = {}
         everything[self._key] = {
             "costs": costs.state(),
-            "calibration": calibration.state(),
+            "acceptance": calibration.state(),
             "drafters": backoffs.state(),
         }
         try:

@@ -5,12 +5,13 @@ logistic over the features of `engines.budget.selection`, learned in small batch
 The output does not depend on the drafts, so every proposal, verified or not, is scored against the
 text that came; only children of emitted tokens are labelled, since q is conditional on that.
 
-`PathCalibration` maps the product of q along a path to P that the text walks it. A product of
-calibrated estimates is not calibrated itself: the errors within one draft are correlated, and the
-chosen paths tend to be overestimated ones. So a second online logistic takes the product, the
-depth, and how reliable such estimates were lately.
+P that the text walks a path is the product of q along it. (A second regression from that product to
+P, with the reliability of recent estimates, was learned before: after an answer that repeated
+itself it took drafts of 44 tokens for sure in texts without a precedent.) Steps are small beside
+the priors, which come from real models: an answer that copies a page has thousands of labels, all
+alike, and must not outweigh them.
 
-Both learn with `AdaGrad` (Duchi, Hazan, Singer 2011). All of it is plain Python: rows are scored at
+It learns with AdaGrad (Duchi, Hazan, Singer 2011). All of it is plain Python: rows are scored at
 every pass of the target, and for a few dozen weights and a dozen rows NumPy's calls take three
 times as long.
 
@@ -19,18 +20,29 @@ Owns the weights, and the proposals not labelled yet. Knows no costs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, log, sqrt
+from math import exp, log1p, sqrt
 
-from engines.budget.selection import BASE, DEPTH_COLUMNS, FEATURES, PER_DRAFTER, MergedDraft
-from engines.draft_tree import SOURCE_NAMES, DraftTree, credited
+from engines.budget.selection import (
+    BASE,
+    DEPTH_COLUMNS,
+    DEPTH_SCALE,
+    FEATURES,
+    PER_DRAFTER,
+    MergedDraft,
+    log_odds,
+)
+from engines.draft_tree import SOURCE_NAMES, credited
+from engines.step import Proposal
 
 MAX_WEIGHT = 30.0
 """Saved weights beyond this are damaged: none is learned."""
 
-LEARNING_RATE = 0.5
+LEARNING_RATE = 0.3
 """AdaGrad's step."""
+PRIOR_SQUARES = 2.0
+"""Squared gradients that the priors count for."""
 BATCH_LABELS = 16
 """Labels gathered before an update: the update's fixed cost is shared."""
 SQUARES_DECAY = 0.999
@@ -42,7 +54,7 @@ COUNT_DECAY = 0.9995
 MAX_LOG_ODDS = 700.0
 """Negative log odds beyond which a probability is 0, as doubles go."""
 PRIORS = {
-    "prompt": (0.7, 0.5, 0.0, -1.5),
+    "prompt": (0.0, 1.0, 0.0, -1.5),
     "recycle": (-1.3, 0.25, 0.7, -0.5),
     "crest": (0.25, 0.9, 0.2, -1.5),
     "dense": (0.4, 0.45, -0.3, -1.7),
@@ -54,26 +66,6 @@ PRIORS = {
 workloads (greedy, sampled, and at temperature 1.5), so that a first chat need not pay for them."""
 DEFAULT_PRIOR = (0.0, 0.7, 0.0, -0.5)
 """Those of other drafters: their own log odds, discounted."""
-DEPTH_PRIOR = (-0.3, -0.25, 0.1)
-"""Those of the first three depths."""
-
-PATH_PRIOR = (-0.2, 0.7, -0.3, 0.35)
-"""Weights of 1, the product's log odds, depth ÷ 10, and the log of the reliability; about what was
-learned from each of the same four workloads."""
-PATH_LEARNING_RATE = 0.3
-"""AdaGrad's step."""
-PATH_PRIOR_SQUARES = 50.0
-"""Squared gradients that the prior counts for."""
-RELIABILITY_DECAY = 0.95
-"""Decay, with each proposal, of the sums of expected and accepted rows."""
-MIN_RELIABILITY = 0.02
-"""Smallest share of the expected rows that is ever taken as accepted."""
-MAX_PROBABILITY = 0.999
-"""Products are clamped to between 1 minus this and this."""
-PATH_KEY = "path_"
-"""Prefix of `PathCalibration`'s keys in the saved state."""
-OLD_PATH_KEY = "following_"
-"""Their prefix in states saved before they were renamed."""
 
 
 class AdaGrad:
@@ -131,93 +123,16 @@ class AdaGrad:
             self.weights, self._squares = weights, squares
 
 
-class PathCalibration:
-    """Estimates P of the paths of a draft whose rows' q are known."""
-
-    def __init__(self) -> None:
-        self._learner = AdaGrad(
-            PATH_PRIOR, rate=PATH_LEARNING_RATE, prior_squares=PATH_PRIOR_SQUARES
-        )
-        self._expected = self._accepted = 2.0
-
-    def paths(self, tree: DraftTree) -> list[float]:
-        """P of each row's path, never more than its parent's; 1 for the root."""
-        shift, slope, fall = self._coefficients()
-        paths: list[float] = []
-        for parent, (log_odds, depth) in zip(tree.parents, _path_features(tree), strict=True):
-            path = 1.0 / (1.0 + exp(-(shift + slope * log_odds + fall * depth)))
-            if depth and path > paths[parent]:
-                path = paths[parent]
-            paths.append(path if depth else 1.0)
-        return paths
-
-    def learn(self, tree: DraftTree, accepted: Collection[int], expected: float) -> None:
-        """The text walked the rows `accepted` of a draft of which it was `expected` to walk some.
-
-        Args:
-            expected: number of rows, the sum of their P.
-        """
-        if len(tree) == 1:
-            return
-        shift, slope, fall = self._coefficients()
-        constant = by_odds = by_depth = 0.0
-        for row, (log_odds, depth) in enumerate(_path_features(tree)):
-            if depth:
-                estimate = 1.0 / (1.0 + exp(-(shift + slope * log_odds + fall * depth)))
-                error = estimate - (row in accepted)
-                constant += error
-                by_odds += error * log_odds
-                by_depth += error * depth * 0.1
-        reliability = constant * self._log_reliability()
-        self._learner.step((constant, by_odds, by_depth, reliability))
-        self._expected = self._expected * RELIABILITY_DECAY + expected
-        total = min(self._accepted * RELIABILITY_DECAY + len(accepted), self._expected)
-        self._accepted = max(total, MIN_RELIABILITY * self._expected)
-
-    def _coefficients(self) -> tuple[float, float, float]:
-        """Log odds of a path: constant, by the log odds of its product, by depth."""
-        constant, slope, depth, reliability = self._learner.weights
-        return constant + reliability * self._log_reliability(), slope, depth * 0.1
-
-    def _log_reliability(self) -> float:
-        """The log of the share of the expected rows that were accepted lately."""
-        return log(self._accepted / self._expected)
-
-    def state(self) -> dict[str, list[float]]:
-        """The weights, as plain JSON values."""
-        return self._learner.state()
-
-    def restore(self, state: Mapping[str, Sequence[float]]) -> None:
-        """Continue from a saved `state`; see `AdaGrad.restore`."""
-        self._learner.restore(state)
-
-
-def _path_features(tree: DraftTree) -> list[tuple[float, int]]:
-    """Of each row, the log odds of the product of q along its path, and its depth."""
-    features, products = [(0.0, 0)], tree.probabilities.copy()
-    for row in range(1, len(products)):
-        parent = tree.parents[row]
-        product = products[row] = products[row] * products[parent]
-        if product > MAX_PROBABILITY:
-            product = MAX_PROBABILITY
-        elif product < 1.0 - MAX_PROBABILITY:
-            product = 1.0 - MAX_PROBABILITY
-        features.append((log(product / (1.0 - product)), features[parent][1] + 1))
-    return features
-
-
 @dataclass(slots=True)
 class PendingProposal:
     """A proposal that is not yet fully labelled.
 
     Attributes:
-        expected: rows that the text was expected to walk.
         row: the last one that the text has reached.
         accepted: the rows on the way there.
     """
 
     merged: MergedDraft
-    expected: float
     row: int
     accepted: list[int]
 
@@ -229,11 +144,10 @@ class AcceptanceModel:
         self._learner = AdaGrad(
             _prior_weights(),
             rate=LEARNING_RATE,
-            prior_squares=1.0,
+            prior_squares=PRIOR_SQUARES,
             decay=SQUARES_DECAY,
             epsilon=EPSILON,
         )
-        self._path_calibration = PathCalibration()
         self._pending: list[PendingProposal] = []
         self._gradient = [0.0] * FEATURES
         self._labels = 0
@@ -255,12 +169,29 @@ class AcceptanceModel:
             ]
         estimates[0] = 1.0
         tree.probabilities = estimates
-        return self._path_calibration.paths(tree)
+        paths = [1.0]
+        for row in range(1, len(estimates)):
+            paths.append(estimates[row] * paths[tree.parents[row]])
+        return paths
 
-    def add_pending(self, merged: MergedDraft, paths: Sequence[float]) -> None:
-        """Keep a proposal, with its estimated `paths`, until the text labels it."""
-        expected = sum(paths) - paths[0]
-        self._pending.append(PendingProposal(merged, expected, 0, []))
+    def best_first(self, proposal: Proposal, temperature: float) -> float:
+        """q of the likeliest first token of one drafter's `proposal`, the others' aside; 0 if it is
+        empty."""
+        tree, base, weights = proposal.tree, BASE[proposal.drafter], self._learner.weights
+        shared = weights[0] + weights[1] * DEPTH_SCALE + weights[2] * temperature
+        shared += weights[DEPTH_COLUMNS[0]] + weights[base]
+        best = 0.0
+        for parent, claimed, support in zip(
+            tree.parents, tree.probabilities, tree.supports, strict=True
+        ):
+            if parent == 0:
+                score = weights[base + 1] * log_odds(claimed) + weights[base + 2] * log1p(support)
+                best = max(best, _sigmoid(shared + score))
+        return best
+
+    def add_pending(self, merged: MergedDraft) -> None:
+        """Keep a proposal until the text labels it."""
+        self._pending.append(PendingProposal(merged, 0, []))
 
     def learn(self, tokens: Sequence[int]) -> None:
         """Score every pending proposal against the `tokens` that came, and update the weights."""
@@ -315,9 +246,8 @@ class AcceptanceModel:
         self._labels += 1
 
     def _count(self, proposal: PendingProposal) -> None:
-        """Calibrate paths by a labelled proposal, and credit the sources of its accepted rows."""
+        """Credit the sources of a labelled proposal's accepted rows."""
         tree = proposal.merged.tree
-        self._path_calibration.learn(tree, proposal.accepted, proposal.expected)
         accepted = len(proposal.accepted)
         self._hindsight_tokens = self._hindsight_tokens * COUNT_DECAY + accepted + 1
         for bit in self._credited:
@@ -328,8 +258,7 @@ class AcceptanceModel:
 
     def state(self) -> dict[str, list[float]]:
         """The weights, as plain JSON values."""
-        paths = self._path_calibration.state()
-        return self._learner.state() | {PATH_KEY + name: kept for name, kept in paths.items()}
+        return self._learner.state()
 
     def restore(self, state: Mapping[str, Sequence[float]]) -> None:
         """Continue from a saved `state`; one of another shape (an older version's) is ignored.
@@ -338,14 +267,6 @@ class AcceptanceModel:
             ValueError: it is damaged.
         """
         self._learner.restore(state)
-        paths: dict[str, Sequence[float]] = {}
-        for prefix in (OLD_PATH_KEY, PATH_KEY):
-            paths |= {
-                name.removeprefix(prefix): kept
-                for name, kept in state.items()
-                if name.startswith(prefix)
-            }
-        self._path_calibration.restore(paths)
 
 
 def _sigmoid(score: float) -> float:
@@ -356,8 +277,6 @@ def _sigmoid(score: float) -> float:
 def _prior_weights() -> list[float]:
     """The weights before anything is learned."""
     weights = [0.0] * FEATURES
-    for column, weight in zip(DEPTH_COLUMNS, DEPTH_PRIOR, strict=True):
-        weights[column] = weight
     for name, base in BASE.items():
         weights[base : base + len(PER_DRAFTER)] = PRIORS.get(name, DEFAULT_PRIOR)
     return weights

@@ -3,12 +3,14 @@
 The adaptive one adds rows in order of P, the probability that the text passes through them. With
 τ(n) = 1 + Σ P of the first n, it takes the n that maximises τ(n) − λ·(V(n + 1, L) + t_draft), where
 λ is the long-run rate in tokens per second. (Maximising τ per second in each step by itself
-overspends where the context is poor.) Every n is evaluated, since V has plateaus. A drafter is
-consulted only if what it adds is worth its own time, and is probed again now and then: never
-switched off for good. The cheapest come first, and a slow one (a draft model, as a rule) only where
-it usually adds enough to a draft like the one the others have made. Where a draft model has
-proposed, the others then continue its draft, if that pays likewise (`engines.budget.continuation`).
-`engines.budget.loss_limit` bounds what all this may lose before it wins.
+overspends where the context is poor.) Every n is evaluated, since V has plateaus and dips. Drafters
+whose time is next to nothing, prompt lookup as a rule, are consulted at every step: they alone know
+when an old text begins again. Any other is consulted while what it adds to a draft like theirs is
+worth its own time, and is probed again now and then: never switched off for good. A slow one (a
+draft model, as a rule) comes last, after the others' draft is planned. Where a draft model has
+proposed, the others then continue its draft, if that pays likewise
+(`engines.budget.continuation`). `engines.budget.loss_limit` bounds what all this may lose before it
+wins.
 
 Owns λ and the drafters' backoffs. Costs come from `engines.budget.cost_model`, probabilities from
 `engines.budget.acceptance_model`.
@@ -27,6 +29,7 @@ from engines.budget.cost_model import WIDTHS, CostModel
 from engines.budget.loss_limit import DrafterBackoff, DrafterBackoffs, LossLimiter
 from engines.budget.protocol import BudgetStatus, Draft
 from engines.budget.selection import (
+    MARGIN,
     MergedDraft,
     affordable,
     by_probability,
@@ -69,11 +72,18 @@ targets' pass. With twice the share after winnings, the median chat was 0.5 to 2
 chats together as fast (virtual time, costs of the embedded model, 12 to 16 chats)."""
 MAX_LEARNING_GAP_STEPS = 3
 """Longest pause of all drafting during which drafters go on learning."""
-SLOW_TOKENS = 0.1
-"""A drafter is slow if a consultation takes the time of more tokens than these."""
+FREE_TOKENS, SLOW_TOKENS = 0.005, 0.1
+"""A drafter is free if a consultation takes the time of fewer tokens than the former, and slow if
+it takes that of more than the latter."""
 SITUATIONS = (0.3, 1.5)
 """Tokens that the faster drafters are expected to bring, at the borders between three situations in
-each of which a slow one is consulted or not."""
+each of which one is consulted or not."""
+MIN_PATH = 0.05
+"""Probability of a path from which on more tokens hardly add to what a drafter is expected to
+bring."""
+WEAK_SHARE = 0.5
+"""Share of what one row must bring below which the best first token is not worth planning for, but
+now and then, since estimates are learned from what is planned."""
 
 
 @dataclass(slots=True)
@@ -107,6 +117,7 @@ class AdaptiveBudget:
         self._calibration = calibration
         self._backoffs = DrafterBackoffs() if backoffs is None else backoffs
         self._situations: dict[tuple[str, int], DrafterBackoff] = {}
+        self._asked: dict[str, DrafterBackoff] = {}
         self._second_round = SecondRound()
         self._drafting = DrafterBackoff(polling_share=OVERHEAD_SHARE, winnings_share=OVERHEAD_SHARE)
         self._limiter = LossLimiter()
@@ -133,22 +144,23 @@ class AdaptiveBudget:
             self._since_plain, self._consulting = 0, False
             return root_only(context.root), ()
         self._since_plain += 1
-        self._consulting = self._drafting.should_consult()
-        if not self._consulting:
-            return root_only(context.root), ()
         table, vocabulary = self._costs.table(length), target.vocabulary_size
-        limit = min(room - 1, self._limit(table))
-        context.row_price = self._rate(table[1]) * (table[limit + 1] - table[1]) / limit
-        slow = self._slow(drafters, table)
-        ready = [one for one in drafters if one not in slow]
-        ready = [one for one in ready if self._backoffs[one.name].should_consult()]
-        proposals, seconds = self._consult(ready, context, limit, vocabulary)
-        started = perf_counter()
+        rate = self._rate(table[1])
+        limit = min(room - 1, self._limit(table, rate))
+        context.row_price = rate * (table[limit + 1] - table[1]) / limit
+        ranked = sorted(drafters, key=lambda drafter: self._backoffs[drafter.name].seconds)
+        ready, proposals, slow = self._consult(ranked, context, limit, vocabulary, rate)
+        self._consulting = self._worth_planning(proposals, bool(slow), context, table, rate)
+        if not self._consulting:
+            for proposal in proposals:
+                self._record_use(proposal, 0.0, proposal.seconds, rate)
+            return root_only(context.root), tuple(proposals)
+        started, seconds = perf_counter(), sum(proposal.seconds for proposal in proposals)
         merged = merge(context.root, proposals, context.temperature)
         plan = self._plan(merged, table, limit, seconds, target)
         self._record_utilities(plan, proposals, perf_counter() - started)
         for drafter in slow:
-            backoff = self._in_situation(drafter, plan)
+            backoff = self._in_situation(drafter, _expected(plan))
             if backoff.should_consult():
                 proposals.append(consult(drafter, context, limit, vocabulary))
                 ready.append(drafter)
@@ -159,25 +171,65 @@ class AdaptiveBudget:
         added = self._second_round.propose(ready, context, merged, rows, limit, vocabulary)
         if added:
             plan = self._continue(merged, plan, added, table, limit, target)
-        self._calibration.add_pending(merged, plan.paths)
+        self._calibration.add_pending(merged)
         self._reach = max(self._reach * REACH_DECAY, 2.0 * plan.chosen + 4.0)
         plan.chosen = max(plan.chosen, self._probe_rows(table, len(plan.order)))
         return prune(plan.tree, plan.order[: plan.chosen]), (*proposals, *added)
 
-    def _slow(self, drafters: Sequence[Drafter], table: list[float]) -> list[Drafter]:
-        """Those to be consulted only after the others' draft is planned, the fastest first."""
-        least = SLOW_TOKENS / self._rate(table[1])
-        slow = [one for one in drafters if self._backoffs[one.name].seconds > least]
-        return sorted(slow, key=lambda drafter: self._backoffs[drafter.name].seconds)
+    def _consult(
+        self,
+        ranked: Sequence[Drafter],
+        context: Context,
+        limit: int,
+        vocabulary: int,
+        rate: float,
+    ) -> tuple[list[Drafter], list[Proposal], list[Drafter]]:
+        """Consult those of the `ranked` drafters, cheapest first, that are worth it at this step.
 
-    def _in_situation(self, drafter: Drafter, plan: Plan) -> DrafterBackoff:
-        """The backoff of a slow drafter where the others offer `plan`.
+        Returns:
+            those consulted, their proposals, and the slow ones, which are not consulted yet.
+        """
+        ready: list[Drafter] = []
+        proposals: list[Proposal] = []
+        expected = 0.0
+        for number, drafter in enumerate(ranked):
+            tokens = rate * self._backoffs[drafter.name].seconds
+            if tokens > SLOW_TOKENS:
+                return ready, proposals, list(ranked[number:])
+            if tokens > FREE_TOKENS:
+                if not self._in_situation(drafter, expected).should_consult():
+                    continue
+                self._asked[drafter.name] = self._in_situation(drafter, expected)
+            proposal = consult(drafter, context, limit, vocabulary)
+            ready.append(drafter)
+            proposals.append(proposal)
+            expected = max(expected, _promised(proposal))
+        return ready, proposals, []
+
+    def _worth_planning(
+        self,
+        proposals: Sequence[Proposal],
+        more: bool,
+        context: Context,
+        table: Sequence[float],
+        rate: float,
+    ) -> bool:
+        """Whether to merge, estimate and choose: some first token may pay, or it is time to see
+        whether the weak ones, or the slow drafters where there are `more`, do."""
+        needed = WEAK_SHARE * MARGIN * rate * (table[2] - table[1])
+        drafts = [proposal for proposal in proposals if len(proposal.tree) > 1]
+        for proposal in drafts:
+            if self._calibration.best_first(proposal, context.temperature) >= needed:
+                return True
+        return bool(drafts or more) and self._drafting.should_consult()
+
+    def _in_situation(self, drafter: Drafter, expected: float) -> DrafterBackoff:
+        """The backoff of a drafter where faster ones are expected to bring `expected` tokens.
 
         What a draft model adds depends on that most of all: 0.4 tokens where the others had
         nothing, 0.1 where they expected four, both for the time of 0.2 to 0.3 (embedded model, four
         times as wide). A situation met for the first time begins with the drafter's average.
         """
-        expected = sum(plan.paths[row] for row in plan.order[: plan.chosen])
         key = drafter.name, bisect(SITUATIONS, expected)
         if key not in self._situations:
             average = self._backoffs[drafter.name]
@@ -264,20 +316,12 @@ class AdaptiveBudget:
     def _plain_is_due(self, length: int) -> bool:
         return self._since_plain >= PLAIN_INTERVAL_STEPS or not self._costs.measured(length)
 
-    def _limit(self, table: list[float]) -> int:
+    def _limit(self, table: Sequence[float], rate: float) -> int:
         """The most rows beside the root that could pay, if nearly all were accepted, and that are
         likely to be used."""
-        allowed = table[1] + MAX_GAIN_TOKENS / self._rate(table[1])
+        allowed = table[1] + MAX_GAIN_TOKENS / rate
         most = min(1 + max(MIN_REACH_ROWS, int(self._reach)), MAX_ROWS)
-        return bisect(table, allowed, 3, most + 1) - 2
-
-    def _consult(
-        self, drafters: Sequence[Drafter], context: Context, limit: int, vocabulary: int
-    ) -> tuple[list[Proposal], float]:
-        """Consult the drafters, cheapest first; their proposals and the seconds they took."""
-        ranked = sorted(drafters, key=lambda drafter: self._backoffs[drafter.name].seconds)
-        proposals = [consult(drafter, context, limit, vocabulary) for drafter in ranked]
-        return proposals, sum(proposal.seconds for proposal in proposals)
+        return max((rows for rows in range(3, most + 1) if table[rows] <= allowed), default=2) - 1
 
     def _plan(
         self,
@@ -346,7 +390,29 @@ class AdaptiveBudget:
             bits = source_bits(proposal.tree)
             gain = sum([utility for sources, utility in unclaimed if sources & bits])
             unclaimed = [one for one in unclaimed if not one[0] & bits]
-            self._backoffs[proposal.drafter].record(gain, proposal.seconds + share, rate)
+            self._record_use(proposal, gain, proposal.seconds + share, rate)
+
+    def _record_use(self, proposal: Proposal, gain: float, seconds: float, rate: float) -> None:
+        """Record what consulting a drafter brought, on the whole and in this situation."""
+        self._backoffs[proposal.drafter].record(gain, seconds, rate)
+        if proposal.drafter in self._asked:
+            self._asked.pop(proposal.drafter).record(gain, seconds, rate)
+
+
+def _expected(plan: Plan) -> float:
+    """Tokens that the rows chosen are expected to bring."""
+    return sum(plan.paths[row] for row in plan.order[: plan.chosen])
+
+
+def _promised(proposal: Proposal) -> float:
+    """Tokens that the first path of a proposal brings by its drafter's own probabilities."""
+    tree, path, total = proposal.tree, 1.0, 0.0
+    for row in range(1, len(tree)):
+        path *= tree.probabilities[row]
+        if tree.parents[row] != row - 1 or path < MIN_PATH or total > SITUATIONS[-1]:
+            break
+        total += path
+    return total
 
 
 class FixedBudget:
@@ -373,7 +439,7 @@ class FixedBudget:
         ]
         merged = merge(context.root, proposals, context.temperature)
         paths = self._calibration.estimate(merged)
-        self._calibration.add_pending(merged, paths)
+        self._calibration.add_pending(merged)
         order = by_probability(merged.tree, paths, target.chains_only)
         return prune(merged.tree, order[:count]), tuple(proposals)
 

@@ -38,6 +38,11 @@ BASE = {name: len(COMMON) + len(PER_DRAFTER) * index for index, name in enumerat
 DEPTH_COLUMNS = tuple(COMMON.index(name) for name in ("first", "second", "third"))
 DEPTH_SCALE = 0.1
 """Value of the depth feature for each token of depth."""
+MARGIN = 1.2
+"""By what factor the expected gain of rows must exceed their cost. Those that would just pay bring
+nothing on average and lose where the estimate is wrong: with 1, 1.2 and 1.5, MT-Bench's questions
+take 1.063, 1.094 and 1.060 of plain speed, edited code 1.44, 1.42 and 1.34 (recorded answers of
+SmolLM2-135M at the costs of its Q4_1 on two cores)."""
 MIN_PROBABILITY = 0.005
 """Drafters' own probabilities are clamped to between this and 1 minus this."""
 
@@ -151,11 +156,16 @@ def graft(merged: MergedDraft, proposal: Proposal) -> None:
             proposers.append(0)
         rows.append(row)
         proposers[parent] |= 1 << base
-        if claimed < MIN_PROBABILITY:
-            claimed = MIN_PROBABILITY
-        elif claimed > 1.0 - MIN_PROBABILITY:
-            claimed = 1.0 - MIN_PROBABILITY
-        evidence[row].append((base, log(claimed / (1.0 - claimed)), log1p(support)))
+        evidence[row].append((base, log_odds(claimed), log1p(support)))
+
+
+def log_odds(claimed: float) -> float:
+    """Of a drafter's own probability, within limits."""
+    if claimed < MIN_PROBABILITY:
+        claimed = MIN_PROBABILITY
+    elif claimed > 1.0 - MIN_PROBABILITY:
+        claimed = 1.0 - MIN_PROBABILITY
+    return log(claimed / (1.0 - claimed))
 
 
 def with_replays(
@@ -183,16 +193,18 @@ def choose_count(
 ) -> tuple[int, float]:
     """The n that maximises τ(n) − λ·(V(n + 1) + t_draft), and what drafting would lose if n is 0.
 
+    What rows add to V counts `MARGIN` times.
+
     Args:
         gains: P of the rows in order.
         table: V by number of rows, in seconds.
         rate: λ, tokens per second.
         seconds: t_draft, already spent: it counts in the loss only.
     """
-    tau, chosen, best_value = 1.0, 0, 1.0 - rate * table[1]
+    tau, chosen, best_value = 0.0, 0, 0.0
     for count, gain in enumerate(gains, 1):
         tau += gain
-        value = tau - rate * table[count + 1]
+        value = tau - MARGIN * rate * (table[count + 1] - table[1])
         if value > best_value:
             chosen, best_value = count, value
     if chosen or not gains:

@@ -45,7 +45,7 @@ def test_costs_survive_and_keys_stay_apart(tmp_path: Path) -> None:
         b'{"one": {"costs": 3}}',
         b'{"one": {}}',
         b'{"one": {"costs": {"plain": {"9": [NaN]}, "ratios": {}}, "calibration": {}}}',
-        b'{"one": {"costs": {"plain": {"9": [0.5]}, "ratios": {}}, "calibration": 3}}',
+        b'{"one": {"costs": {"plain": {"9": [0.5]}, "ratios": {}}, "acceptance": 3}}',
         b'{"one": {"costs": {}, "calibration": {}, "drafters": {"student": {"pause": 1}}}}',
         b'{"one": {"costs": {}, "calibration": {}, "drafters":'
         b' {"student": {"seconds": 1e999, "utility": 0.1, "pause": 1}}}}',
@@ -104,32 +104,19 @@ def test_what_cannot_be_written_is_named_and_what_was_kept_stays(
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("part", ["", "path_"])
 @pytest.mark.parametrize(("name", "value"), [("weights", 1e6), ("squares", 0.0), ("squares", -1.0)])
 def test_weights_that_were_never_learnt_are_not_taken_over(
-    tmp_path: Path, part: str, name: str, value: float
+    tmp_path: Path, name: str, value: float
 ) -> None:
     path = tmp_path / "costs.json"
     LearnedState(path, "one").save(learned_costs(), AcceptanceModel(), DrafterBackoffs())
     kept = json.loads(path.read_text())
-    kept["one"]["calibration"][part + name][-1] = value
+    kept["one"]["acceptance"][name][-1] = value
     path.write_text(json.dumps(kept))
     learned, calibration = LearnedState(path, "one"), AcceptanceModel()
     learned.restore(CostModel(), calibration, DrafterBackoffs())
     assert "measured again" in str(learned.error)
     assert calibration.state() == AcceptanceModel().state()
-
-
-def test_a_file_with_the_old_keys_of_path_calibration_is_restored(tmp_path: Path) -> None:
-    path, state = tmp_path / "costs.json", AcceptanceModel().state()
-    state["path_weights"] = [0.5 * weight for weight in state["path_weights"]]
-    old = {name.replace("path_", "following_"): values for name, values in state.items()}
-    path.write_text(json.dumps({"one": {"costs": learned_costs().state(), "calibration": old}}))
-    learned, costs, calibration = LearnedState(path, "one"), CostModel(), AcceptanceModel()
-    learned.restore(costs, calibration, DrafterBackoffs())
-    assert calibration.state() == state
-    learned.save(costs, calibration, DrafterBackoffs())
-    assert json.loads(path.read_text())["one"]["calibration"] == state
 
 
 def test_a_folder_in_place_of_the_file_is_named(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 import engines.budget.acceptance_model
 import engines.budget.policies
 import engines.budget.selection
-from engines.budget.acceptance_model import MAX_WEIGHT, AcceptanceModel, AdaGrad, PathCalibration
+from engines.budget.acceptance_model import MAX_WEIGHT, AcceptanceModel, AdaGrad
 from engines.budget.selection import (
     merge,
 )
-from engines.draft_tree import PROMPT, RECYCLE, DraftTree, chain
+from engines.draft_tree import PROMPT, RECYCLE, DraftTree, chain, root_only
 from engines.step import Proposal
 
 GRADIENTS = st.lists(st.floats(-10, 10), min_size=3, max_size=3)
@@ -81,72 +81,52 @@ def draft(estimate: float) -> DraftTree:
     return chain(0, list(range(1, 9)), PROMPT, estimate)
 
 
-def walked(random: np.random.Generator) -> list[int]:
-    """A text that follows its drafts to the end or not at all."""
-    return list(range(1, 9)) if random.random() < 0.6 else []
-
-
-def test_paths_learn_that_a_text_leaves_all_rows_at_once() -> None:
-    random, calibration = np.random.default_rng(0), PathCalibration()
-    for _ in range(2000):
-        tree = draft(0.7)
-        calibration.learn(tree, walked(random), sum(calibration.paths(tree)) - 1.0)
-    paths = calibration.paths(draft(0.7))
-    assert paths[1] == pytest.approx(0.6, abs=0.12)
-    assert paths[8] == pytest.approx(0.6, abs=0.12)
-    restored = PathCalibration()
-    restored.restore(calibration.state())
-    assert restored.paths(draft(0.7))[8] > 0.4
-
-
 def test_no_path_is_likelier_than_its_beginning() -> None:
     tree = chain(0, [1], PROMPT, 0.2)
     tree.add(1, 2, PROMPT, 1.0)
     tree.add(0, 3, PROMPT, 0.9)
-    paths = PathCalibration().paths(tree)
+    paths = AcceptanceModel().estimate(merge(0, [Proposal("prompt", tree, 0.0)], 0.0))
     assert paths[0] == 1.0
     assert paths[2] <= paths[1] < paths[3] <= 1.0
 
 
-def test_rejected_drafts_lower_the_next_estimates() -> None:
-    calibration = PathCalibration()
-    before = calibration.paths(draft(0.9))[3]
-    for _ in range(10):
-        calibration.learn(draft(0.9), [], 6.0)
-    assert calibration.paths(draft(0.9))[3] < 0.5 * before
+def estimates(calibration: AcceptanceModel, estimate: float) -> list[float]:
+    """P of the paths of one draft."""
+    return calibration.estimate(merge(0, [Proposal("prompt", draft(estimate), 0.0)], 0.0))
 
 
-def test_it_recovers_from_any_number_of_rejected_drafts() -> None:
-    calibration, tree = PathCalibration(), draft(0.9)
-    for _ in range(20_000):
-        calibration.learn(tree, [], sum(calibration.paths(tree)) - 1.0)
-    assert 0.0 < calibration.paths(tree)[1] < 0.01
-    for _ in range(200):
-        calibration.learn(tree, range(1, 9), sum(calibration.paths(tree)) - 1.0)
-    assert calibration.paths(tree)[1] > 0.3
+def test_rejected_drafts_lower_the_next_estimates_and_accepted_ones_raise_them() -> None:
+    calibration = AcceptanceModel()
+    for tokens in ([9], list(range(1, 10))):
+        before = estimates(calibration, 0.8)[1]
+        for _ in range(100):
+            merged = merge(0, [Proposal("prompt", draft(0.8), 0.0)], 0.0)
+            calibration.estimate(merged)
+            calibration.add_pending(merged)
+            calibration.learn(tokens)
+        after = estimates(calibration, 0.8)[1]
+        assert (after < 0.7 * before) if tokens == [9] else (after > before)
 
 
-def test_path_calibration_ignores_a_state_of_another_shape() -> None:
-    calibration = PathCalibration()
-    calibration.restore({"weights": [1.0], "squares": [1.0]})
-    assert calibration.paths(draft(0.5)) == PathCalibration().paths(draft(0.5))
+def test_an_answer_that_copies_does_not_make_weak_drafts_sure() -> None:
+    calibration = AcceptanceModel()
+    weak = estimates(calibration, 0.3)
+    for _ in range(500):
+        merged = merge(0, [Proposal("prompt", draft(0.98), 0.0)], 0.0)
+        calibration.estimate(merged)
+        calibration.add_pending(merged)
+        calibration.learn(range(1, 10))
+    assert estimates(calibration, 0.3)[1] < weak[1] + 0.2
+    assert estimates(calibration, 0.3)[8] < 0.05
 
 
-def test_weights_saved_under_the_old_key_are_restored() -> None:
-    trained = AcceptanceModel()
-    for _ in range(40):
-        merged = merge(0, [Proposal("prompt", draft(0.7), 0.0)], 0.0)
-        trained.add_pending(merged, trained.estimate(merged))
-        trained.learn([1, 2, 9])
-    state = trained.state()
-    assert {"path_weights", "path_squares"} < state.keys()
-    old = {name.replace("path_", "following_"): kept for name, kept in state.items()}
-    restored, unlearned = AcceptanceModel(), AcceptanceModel()
-    restored.restore(old)
-    assert restored.state() == state
-    assert restored.state() != unlearned.state()
-    unlearned.restore(old | state)
-    assert unlearned.state() == state
+def test_the_best_first_token_is_estimated_as_in_the_merged_draft() -> None:
+    calibration = AcceptanceModel()
+    proposal = Proposal("recycle", chain(0, [4], RECYCLE, 0.6), 0.0)
+    proposal.tree.add(0, 5, RECYCLE, 0.2)
+    paths = calibration.estimate(merge(0, [proposal], 0.7))
+    assert calibration.best_first(proposal, 0.7) == pytest.approx(paths[1])
+    assert calibration.best_first(Proposal("recycle", root_only(0), 0.0), 0.7) == 0.0
 
 
 def test_calibration_learns_which_drafter_is_right() -> None:
@@ -157,7 +137,8 @@ def test_calibration_learns_which_drafter_is_right() -> None:
         liar = chain(0, [int(random.integers(1, 50))], PROMPT, 0.9)
         honest = chain(0, [truth if random.random() < 0.7 else 99], RECYCLE, 0.3)
         merged = merge(0, [Proposal("prompt", liar, 0.0), Proposal("recycle", honest, 0.0)], 0.0)
-        calibration.add_pending(merged, calibration.estimate(merged))
+        calibration.estimate(merged)
+        calibration.add_pending(merged)
         calibration.learn([truth])
     merged = merge(
         0,
@@ -184,7 +165,8 @@ def test_a_long_silent_drafter_breaks_nothing(
     calibration = AcceptanceModel()
     for _ in range(100):
         merged = merge(0, [Proposal("prompt", chain(0, [1, 2], PROMPT, 0.9), 0.0)], 0.0)
-        calibration.add_pending(merged, calibration.estimate(merged))
+        calibration.estimate(merged)
+        calibration.add_pending(merged)
         calibration.learn([1, 2])
     assert np.isfinite(calibration.state()["weights"]).all()
 
@@ -192,7 +174,8 @@ def test_a_long_silent_drafter_breaks_nothing(
 def test_hindsight_scores_proposals_that_were_never_verified() -> None:
     calibration = AcceptanceModel()
     merged = merge(0, [Proposal("prompt", chain(0, [1, 2, 3], PROMPT), 0.0)], 0.0)
-    calibration.add_pending(merged, calibration.estimate(merged))
+    calibration.estimate(merged)
+    calibration.add_pending(merged)
     calibration.learn([1])
     assert calibration.counterfactual_acceptance() == {}
     calibration.learn([2])

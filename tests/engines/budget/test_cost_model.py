@@ -1,4 +1,4 @@
-"""Costs are learned from noisy cycles and stay monotone."""
+"""Costs are learned from noisy cycles, dips included."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ import pytest
 from engines.budget.cost_model import CostModel, prior_ratio
 
 
-def test_costs_are_learned_and_stay_monotone() -> None:
+def test_costs_are_learned_with_their_dips() -> None:
     costs = CostModel()
     assert costs.table(10)[8] == pytest.approx(costs.plain(10) * prior_ratio(8))
     for _ in range(15):
         costs.observe(1, 100, 0.010)
         costs.observe(4, 100, 0.012)
-        costs.observe(8, 100, 0.011)
-        costs.observe(16, 100, 0.030)
+        costs.observe(8, 100, 0.030)
+        costs.observe(16, 100, 0.025)
     table = costs.table(100)
     assert costs.measured(100)
     assert not costs.measured(5000)
     assert table[1] == pytest.approx(0.010)
-    assert table[4] == table[8] == pytest.approx(0.012, rel=0.06)
-    assert table[16] == pytest.approx(0.030, rel=0.06)
-    assert table[1:] == sorted(table[1:])
+    assert table[4] == pytest.approx(0.012, rel=0.1)
+    assert table[8] > table[16] == pytest.approx(0.025, rel=0.1)
     again = CostModel()
     again.restore(costs.state())
     assert again.table(100) == pytest.approx(table, rel=0.02)
@@ -44,7 +43,7 @@ def test_outliers_at_one_width_do_not_raise_all_wider_ones() -> None:
         costs.observe(8, 100, 0.020)
     for _ in range(3):
         costs.observe(2, 100, 0.100)
-    assert costs.table(100)[8] < 0.035
+    assert costs.table(100)[8] < 0.035 < costs.table(100)[2]
     for _ in range(2000):
         costs.observe(8, 100, 0.020)
     assert 2 in costs.unmeasured()

@@ -14,6 +14,7 @@ from engines.budget.loss_limit import (
 from engines.budget.selection import (
     BASE,
     FEATURES,
+    MARGIN,
     affordable,
     by_probability,
     choose_count,
@@ -89,7 +90,10 @@ def test_choose_count_equals_trying_every_length(
 ) -> None:
     gains = sorted(gains, reverse=True)
     table = [0.0, *np.cumsum([1e-3, *steps]).tolist()]
-    values = [1 + sum(gains[:count]) - rate * table[count + 1] for count in range(len(gains) + 1)]
+    values = [
+        sum(gains[:count]) - MARGIN * rate * (table[count + 1] - table[1])
+        for count in range(len(gains) + 1)
+    ]
     chosen, loss = choose_count(gains, table, rate, 0.0)
     assert values[chosen] == pytest.approx(max(values))
     assert 0.0 <= loss < 1.0
