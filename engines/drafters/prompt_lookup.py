@@ -140,7 +140,8 @@ class PromptLookup:
         if last < 1:
             return NO_MATCH
         end = self._latest.get((tokens[last - 1], tokens[last]), -1)
-        best_end, best_length, followers = -1, 0, []
+        best_end, best_length = -1, 0
+        followers: list[int] = []
         while end >= 1 and len(followers) < MAX_CANDIDATES:
             followers.append(tokens[end + 1])
             # Only a longer match counts, and one cannot be longer that differs there.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from engines import decode
 from engines.budget import policies, selection
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel, prior_ratio
+from engines.budget.loss_limit import DrafterBackoffs
 from engines.budget.policies import AdaptiveBudget, FixedBudget
 from engines.budget.protocol import Budget
 from engines.budget.selection import MergedDraft
@@ -169,6 +171,35 @@ def speedup(
     )
     plain = seconds(clock, [], never, sampling, steepness, length, prompt)
     return plain / seconds(clock, drafters, auto, sampling, steepness, length, prompt)
+
+
+def calls_of(clock: Clock, policy: Budget, prompt: list[int], answer: list[int]) -> list[Step]:
+    """The steps in which `answer` is written behind `prompt`."""
+    target = TimedTarget(clock, 1.0)
+    for _ in target.prefill(prompt):
+        pass
+    timed = [TimedDrafter(drafter, clock) for drafter in (PromptLookup(), TokenRecycling())]
+    ending = StopCriteria(frozenset({-1}), len(answer))
+    steps = decode.decode(target, timed, policy, lambda _row, at, _context: answer[at], ending)
+    return [step for step in steps if not step.prefill]
+
+
+def test_a_fruitless_answer_does_not_keep_the_next_from_being_copied(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.engines.budget.test_speed.CONSULTATION", 0.00002)
+    first = Random(5).choices(range(64), k=400)
+    backoffs = DrafterBackoffs()
+    fruitless = AdaptiveBudget(CostModel(), AcceptanceModel(), backoffs)
+    assert len(calls_of(clock, fruitless, [1, 2, 3], first)) > 350
+    restored = DrafterBackoffs()
+    restored.restore(backoffs.state())
+    for policy in (fruitless, AdaptiveBudget(CostModel(), AcceptanceModel(), restored)):
+        steps = calls_of(clock, policy, [1, 2, 3, *first, 4, 5], first)
+        drafting = [step for step in steps if step.drafted]
+        # Of 64 kinds of token two or three in a row come again by chance: those are no evidence.
+        assert drafting[0].position <= len([1, 2, 3, *first, 4, 5]) + 7
+        assert len(steps) < 400 / 5
 
 
 GREEDY = Sampling(temperature=0.0)

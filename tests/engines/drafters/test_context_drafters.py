@@ -70,6 +70,29 @@ def test_prompt_lookup_grows_with_the_context() -> None:
     assert drafter.propose(context(tokens), 3).tokens[1:] == [9, 5, 6]
 
 
+def test_earlier_occurrences_vote_on_the_first_token() -> None:
+    once = lookup([1, 2, 3, 9, 1, 2])
+    agreed = lookup([1, 2, 3, 9, 1, 2, 3, 8, 1, 2])
+    disputed = lookup([1, 2, 5, 9, 1, 2, 3, 8, 1, 2])
+    first = [tree.probabilities[1] for tree in (disputed, once, agreed)]
+    assert first == sorted(first)
+    assert first[0] < 0.35 < 0.4 < first[1] < 0.6 < first[2]
+    # Once a token has come, the match is longer by it, whatever the others said.
+    assert disputed.probabilities[2] > disputed.probabilities[1]
+    assert disputed.probabilities[2] == once.probabilities[2]
+
+
+def test_a_copy_is_followed_as_it_would_be_found() -> None:
+    text = [*range(100, 160), 7, *range(160, 200)]
+    tokens = [*text, 1, 2]
+    drafter = PromptLookup()
+    drafter.begin(context(tokens))
+    for token in [*text, 3, 100, 101]:
+        tokens.append(token)
+        followed, found = drafter.propose(context(tokens), 6), lookup(tokens, 6)
+        assert (followed.tokens, followed.supports) == (found.tokens, found.supports)
+
+
 def observed(root: int, successors: list[int], logits: list[float]) -> Step:
     return Step(
         position=1,
