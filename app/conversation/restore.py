@@ -83,7 +83,7 @@ def read_export(path: Path) -> Iterator[ExportedChat | InvalidChat]:
 
 
 def _require_file(path: Path) -> None:
-    """Raise InputError for what has no end, or is gone once it is read: a pipe, a device."""
+    """Raise InputError for a pipe or a device: opening it waits, and it cannot be read twice."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise InputError("it is not a file: save the export to one first")
 
@@ -98,9 +98,6 @@ def _require_version(path: Path) -> None:
 
 def _records(path: Path, prefix: str) -> Iterator[Any]:
     """The values at `prefix`; numbers are integers, or floats."""
-    # It is read twice; and opening a pipe would wait for a writer.
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise InputError("not a regular file")
     with path.open("rb") as stream:
         yield from map(_with_floats, items(stream, prefix, MAX_CHAT_BYTES))
 

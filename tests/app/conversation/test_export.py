@@ -365,5 +365,5 @@ def test_oddities_of_json_cost_only_the_chat_that_they_are_in(
 def test_a_pipe_is_refused_without_waiting(history: History, tmp_path: Path) -> None:
     path = tmp_path / "pipe.json"
     os.mkfifo(path)
-    with pytest.raises(InputError, match="not a regular file"):
+    with pytest.raises(InputError, match="it is not a file"):
         restore(path, history)
