@@ -304,16 +304,27 @@ _ODD_OR_STRING = re.compile(
 _STRING_REST = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 
 
+def _as_western(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return error.object[error.start : error.end].decode("cp1252", "replace"), error.end
+
+
+_WESTERN = "specchat-western"
+"""Names `_as_western` as what decoders do with bytes that are not UTF-8."""
+codecs.register_error(_WESTERN, _as_western)
+
+
 class _Cleaned:
     """A stream of JSON as ijson reads it, from what programs write as JSON.
 
-    A byte order mark is dropped, UTF-16 and UTF-32 become UTF-8, bytes that are not UTF-8 and
-    halves of surrogate pairs U+FFFD, NaN and infinities null.
+    A byte order mark is dropped, UTF-16 and UTF-32 become UTF-8, bytes that are not UTF-8 are read
+    as Windows-1252, halves of surrogate pairs become U+FFFD, NaN and infinities null.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = _in_utf8(stream)
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder = codecs.getincrementaldecoder("utf-8")(_WESTERN)
         self._carried = b""
         self._in_string = False
 
@@ -451,7 +462,7 @@ def _parsed(line: bytes) -> Any:
     if len(line) >= MAX_ENTRY_BYTES:
         raise InputError(_TOO_LARGE.format(mebibytes(MAX_ENTRY_BYTES)))
     try:
-        return json.loads(line.decode("utf-8", "replace"))
+        return json.loads(line.decode("utf-8", _WESTERN))
     except RecursionError as error:
         raise InputError(_TOO_DEEP) from error
     except ValueError as error:

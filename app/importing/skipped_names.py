@@ -78,6 +78,8 @@ EXPORT_COMPANIONS = frozenset(
         "message_feedback.json",
         "model_comparisons.json",
         "shared_conversations.json",
+        "conversation_asset_file_names.json",
+        "shopping.json",
     }
 )
 """The other files of an unpacked export: the same chats again, or data about the person."""

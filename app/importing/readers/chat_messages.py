@@ -76,6 +76,11 @@ _HIDDEN = "is_visually_hidden_from_conversation"
 _CITATIONS = re.compile("\ue200[^\ue201]*\ue201|【[^】]*†[^】]*】")
 """Marks of sources, which ChatGPT shows as links: `\ue200cite…\ue201` and `【12†source】`."""
 
+_REASONING = re.compile(
+    r"\A\s*<think>.*?</think>\s*|<details type=\"reasoning\".*?</details>\s*", re.DOTALL
+)
+"""Reasoning within a text, as models write it and as Open WebUI folds it."""
+
 _CANVAS = "canmore."
 """Begins the recipient of what ChatGPT writes into a canvas."""
 
@@ -128,7 +133,7 @@ def message_parts(value: object) -> Iterator[Part]:
     for key in _FILE_KEYS:
         for file in map(mapping, sequence(message.get(key))):
             yield from _file(file)
-    yield from _texts(role, _CITATIONS.sub("", _content(message)))
+    yield from _texts(role, _REASONING.sub("", _CITATIONS.sub("", _content(message))))
     for block in map(mapping, sequence(message.get("content"))):
         if block.get("type") == "tool_use":
             yield from _artifact(mapping(block.get("input")))

@@ -433,6 +433,27 @@ def test_a_file_attached_in_llama_cpp_or_open_webui_is_kept() -> None:
         assert [found for _, found in _texts("a.json", chat)] == [text, "hello"]
 
 
+def test_reasoning_within_a_text_is_left_out() -> None:
+    folded = (
+        '<details type="reasoning" done="true">\n<summary>Thought</summary>\n> hm\n</details>\n'
+    )
+    for text in ("<think>\nhm\n</think>\n\nhi", f"{folded}hi", "hi"):
+        chat = [PLAIN[0], {"role": "assistant", "content": text}]
+        assert turns("a.json", {"messages": chat}) == [HELLO]
+    assert turns("a.json", [{"role": "user", "content": "what is </think>?"}]) == [
+        [("user", "what is </think>?")]
+    ]
+
+
+def test_exports_in_windows_1252_are_read() -> None:
+    text = "5 € – “naïve café”"
+    content = json.dumps({"messages": [{"role": "user", "content": text}]}, ensure_ascii=False)
+    for name in ("a.json", "a.jsonl"):
+        (found,), skipped = read(name, content.encode("cp1252"))
+        assert [part.text for part in found.parts] == [text]
+        assert not skipped
+
+
 def test_a_chat_cut_short_gives_the_messages_before() -> None:
     whole = json.dumps({"title": "T", "messages": PLAIN * 2})
     for name in ("a.json", "conversations.json"):
