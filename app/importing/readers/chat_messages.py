@@ -111,25 +111,22 @@ def is_message(value: object) -> bool:
 def message_parts(value: object) -> Iterator[Part]:
     """The texts of what `is_message` calls a message."""
     record = mapping(value)
-    for pair in _PAIRS:
-        if _is_pair(record, pair):
-            yield from _texts(USER, text_of(record[pair[0]]))
-            yield from _texts(ASSISTANT, text_of(record[pair[1]]))
+    for question, answer in _PAIRS:
+        if _is_pair(record, (question, answer)):
+            yield from _texts(USER, text_of(record[question]))
+            yield from _texts(ASSISTANT, text_of(record[answer]))
             return
     message = _message(record)
     for fragment in map(mapping, sequence(message.get("fragments"))):
-        yield from _texts(
-            _FRAGMENTS.get(string(fragment.get("type"))), string(fragment.get("content"))
-        )
-    role = ROLES.get(_speaker(message))
-    if not role or _is_hidden(message):
-        return
-    if string(message.get("recipient")).startswith(_CANVAS):
-        content = mapping(message.get("content"))
-        yield from _canvas(string(content.get("text")) or text_of(content.get("parts")))
-        return
-    if message.get("recipient") not in (None, "all"):
-        return
+        role = _FRAGMENTS.get(string(fragment.get("type")), "")
+        yield from _texts(role, string(fragment.get("content")))
+    role = ROLES.get(_speaker(message), "")
+    if role and not _is_hidden(message):
+        yield from _canvas(message) if _is_canvas(message) else _said(role, message)
+
+
+def _said(role: str, message: Mapping[str, Any]) -> Iterator[Part]:
+    """The files with a message, its text, and what the model wrote with tools, in this order."""
     for key in _FILE_KEYS:
         for file in map(mapping, sequence(message.get(key))):
             yield from _file(file)
@@ -146,12 +143,12 @@ def text_of(value: object) -> str:
     if isinstance(value, list):
         texts = (text_of(block) for block in value)
         return "\n\n".join(text for text in texts if text)
+    if not isinstance(value, dict):
+        return ""
     block = mapping(value)
     kind = block.get("type") or block.get("content_type") or ""
     if block.get("content_type") in _SHOWN_CONTENT and "parts" in block:
         kind = ""
-    if not block:
-        return ""
     reasoning = block.get("thought") or mapping(block.get("style")).get("type") == "thinking"
     if reasoning or string(kind).lower() not in _TEXT_TYPES:
         return ""
@@ -159,7 +156,7 @@ def text_of(value: object) -> str:
     return next((text for key in keys if (text := text_of(block.get(key)))), "")
 
 
-def _texts(role: str | None, text: str) -> Iterator[Part]:
+def _texts(role: str, text: str) -> Iterator[Part]:
     if role and text.strip():
         yield Part(CHATS, text, role)
 
@@ -196,14 +193,21 @@ def _speaker(message: Mapping[str, Any]) -> str:
     return ""
 
 
+def _is_canvas(message: Mapping[str, Any]) -> bool:
+    return string(message.get("recipient")).startswith(_CANVAS)
+
+
 def _is_hidden(message: Mapping[str, Any]) -> bool:
+    """Whether the person did not see it: a call of a tool, reasoning, what was taken back."""
+    if mapping(message.get("metadata")).get(_HIDDEN) or message.get("weight") == 0:
+        return True
+    if _is_canvas(message):
+        return False
     content = mapping(message.get("content"))
-    canvas = string(message.get("recipient")).startswith(_CANVAS)
-    return bool(
-        (content.get("content_type") not in _SHOWN_CONTENT and not canvas)
-        or mapping(message.get("metadata")).get(_HIDDEN)
-        or message.get("channel") not in (None, "final", "commentary" if canvas else "final")
-        or message.get("weight") == 0
+    return (
+        content.get("content_type") not in _SHOWN_CONTENT
+        or message.get("recipient") not in (None, "all")
+        or message.get("channel") not in (None, "final")
         or message.get("isThought") is True
     )
 
@@ -220,8 +224,10 @@ def _content(message: Mapping[str, Any]) -> str:
     return ""
 
 
-def _canvas(text: str) -> Iterator[Part]:
+def _canvas(message: Mapping[str, Any]) -> Iterator[Part]:
     """What was written into a canvas: a document, or what replaces a part of it."""
+    written = mapping(message.get("content"))
+    text = string(written.get("text")) or text_of(written.get("parts"))
     try:
         call = mapping(json.loads(text))
     except (ValueError, RecursionError):

@@ -58,6 +58,11 @@ _MEANT = {
 """What browsers read where a page names an encoding, by Python's name for it (WHATWG's Encoding
 Standard); a page whose name for it can be read as ASCII is not in UTF-16."""
 
+_TEXT_ENCODING = re.compile(
+    r"(?:ascii|big5|cp\d|euc|gb|hp-roman|hz$|iso|johab|koi8|kz|mac-|ptcp|shift|tis|utf-(?:8|16|32))"
+)
+"""Python's names of encodings that pages are in; it has others, for bytes and for host names."""
+
 _NEVER_TEXT = (
     "script", "style", "noscript", "svg", "iframe", "object", "canvas", "select", "datalist",
     "title",
@@ -87,6 +92,8 @@ _LANGUAGE = re.compile(r"\b(?:language|lang|highlight-source|brush:)[- ]\s*([a-z
 _BLOCKS = ("table", "ul", "ol", "dl", "blockquote", "pre", "h1", "h2", "h3", "h4", "h5", "h6")
 _TABLE_PARTS = ("thead", "tbody", "tfoot", "tr", "td", "th", "caption")
 _LINE_BREAK = re.compile(r"<br\s*>", re.IGNORECASE)
+_UNKNOWN_SECTION = re.compile(r"<!\[(?!\s*(?:CDATA\[|if\b|else\b|endif\b))", re.IGNORECASE)
+"""Begins a marked section that Python's parser refuses."""
 _PLACE = re.compile("\ue000(\\d+)\ue001")
 """Stands for preformatted text while the rest is converted; private characters."""
 
@@ -119,9 +126,14 @@ def html_text(content: bytes) -> str:
 
 def _converted(source: str, menus: bool) -> str:
     from bs4 import BeautifulSoup
+    from bs4.exceptions import ParserRejectedMarkup
 
     # At each end tag, Beautiful Soup looks through all `<br>` before it.
-    page = BeautifulSoup(_LINE_BREAK.sub("<br/>", source), "html.parser")
+    source = _UNKNOWN_SECTION.sub("&lt;![", _LINE_BREAK.sub("<br/>", source))
+    try:
+        page = BeautifulSoup(source, "html.parser")
+    except ParserRejectedMarkup as error:
+        raise InputError("damaged HTML") from error
     title = page.title.get_text(" ", strip=True) if page.title else ""
     _remove_hidden(page)
     if not menus:

@@ -202,6 +202,17 @@ def test_a_label_that_no_page_can_have_counts_as_none(label: str) -> None:
     assert _declared(label, "Größe \\n €".encode()) == "Größe \\n €"
 
 
+@pytest.mark.parametrize(
+    "label", ["hex", "rot13", "zip", "idna", "utf-7", "undefined", "\0", "x" * 99]
+)
+def test_labels_that_are_no_encoding_of_pages_are_ignored(label: str) -> None:
+    assert _declared(label, "Größe +AGE-".encode()) == "Größe +AGE-"
+
+
+def test_sections_that_the_parser_refuses_are_text() -> None:
+    assert html_text(b"<p>a<![C [x]>b<![if !x]>c<![endif]>d") == "a<![C [x]>bcd"
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
 def test_a_byte_order_mark_outweighs_what_is_declared(encoding: str) -> None:
     source = '<html><meta charset="koi8-r"><p>Größe €'
