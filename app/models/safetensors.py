@@ -40,6 +40,9 @@ PYTORCH_BYTES = 600_000_000
 """Memory that PyTorch and transformers take by themselves."""
 CHUNK_ROWS = 256
 """Tokens that are read at once; all layers' states of them are kept."""
+REQUIRED_SIZES = ("max_position_embeddings", "hidden_size", "num_hidden_layers")
+TIMES_WIDTH = ("hidden_size", "num_hidden_layers", "vocab_size", "intermediate_size")
+"""Sizes of which each times the model's width is a number of weights that it must have."""
 ATTENTION_LAYERS = frozenset({"full_attention", "sliding_attention"})
 
 _CUDA_BUILD = re.compile(r"^(?:cuda|hip)\b[^=]*=\s*'", re.MULTILINE)
@@ -115,6 +118,8 @@ def _described(
 ) -> SafetensorsModel:
     """What the configuration says, of a model with so many weights of each type."""
     text = config.get("text_config", config)
+    if not _fits(text, kinds.total()):
+        raise ValueError("sizes")
     heads = _number(text, "num_attention_heads", 1)
     width, layers = _number(text, "hidden_size"), _number(text, "num_hidden_layers")
     head = _number(text, "head_dim", width // max(heads, 1))
@@ -241,9 +246,19 @@ def _problem(folder: Path, config: dict[str, Any], text: dict[str, Any]) -> str:
         return "its cache cannot be rewound in PyTorch; use a GGUF version of it"
     if not any((folder / name).is_file() for name in TOKENIZER_FILES):
         return "it has no tokenizer"
-    if not _number(text, "max_position_embeddings") or not _number(text, "hidden_size"):
+    if not all(_number(text, name) for name in REQUIRED_SIZES):
         return "its configuration does not give its size; use a GGUF version of it"
     return ""
+
+
+def _fits(text: dict[str, Any], parameters: int) -> bool:
+    """Whether a model of so many weights can have the sizes in its configuration.
+
+    Others would fill the memory before PyTorch compares them with the weights.
+    """
+    width = _number(text, "hidden_size", 1)
+    sizes = [text[name] for name in TIMES_WIDTH if isinstance(text.get(name), int | float)]
+    return width * max(sizes, default=1) <= parameters
 
 
 def _has_template(folder: Path) -> bool:

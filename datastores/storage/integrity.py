@@ -57,6 +57,10 @@ def translate_errors(path: Path) -> Iterator[None]:
         if means_damage(error):
             _mark(path, "")
         raise StoreError(f"{path}: {_advice(path, error)}") from error
+    except UnicodeDecodeError as error:
+        # SQLite quotes a damaged name in its message.
+        _mark(path, "")
+        raise StoreError(f"{path}: {_ADVICE[sqlite3.SQLITE_CORRUPT]}") from error
 
 
 def _advice(path: Path, error: sqlite3.Error) -> str:
@@ -153,6 +157,8 @@ def require_usable(path: Path, known: int, *, whole: bool = False) -> None:
         with closing(_read_only(path)) as connection:
             _require_known(connection, path, known)
             _require_sound(connection, path, always=whole or lacks_pages)
+    except UnicodeDecodeError as error:  # SQLite quotes a damaged name in its message
+        raise DamagedError from error
     except sqlite3.DatabaseError as error:
         if means_damage(error):
             raise DamagedError from error

@@ -53,7 +53,7 @@ class DamagedDatabase:
             number, gap = number + 1, gap + 1
             try:
                 row = self._connection.execute(sql, (number,)).fetchone()
-            except sqlite3.DatabaseError:
+            except (sqlite3.DatabaseError, UnicodeDecodeError):
                 continue  # it was hit; the next one may not be
             if row is not None:
                 gap = 0
@@ -92,7 +92,7 @@ def open_damaged(path: Path) -> Iterator[DamagedDatabase]:
                 connection.execute("PRAGMA writable_schema = ON")
                 connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
                 yield DamagedDatabase(connection)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise InputError(f"nothing of it can be read: {error}") from error
 
 
@@ -103,7 +103,7 @@ def _mend_header(copy: Path) -> None:
         try:
             connection.execute("PRAGMA schema_version").fetchone()
             return
-        except sqlite3.DatabaseError:
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
             pass
     header = _sound_header(copy.with_name("sound.db"), copy.stat().st_size)
     with copy.open("r+b") as file:

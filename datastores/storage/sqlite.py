@@ -297,6 +297,8 @@ def _database(connection: sqlite3.Connection) -> Database:
 
 
 def _configure(connection: sqlite3.Connection) -> None:
+    # One damaged byte of a text does not make its row unreadable.
+    connection.text_factory = _decoded
     # Triggers and migrations call these; some builds of SQLite would not let them.
     connection.create_function("index_form", 1, index_form, deterministic=True)
     connection.create_function("fold", 1, fold, deterministic=True)
@@ -305,6 +307,10 @@ def _configure(connection: sqlite3.Connection) -> None:
     # What is deleted must not be found in the file again, nor in a temporary one.
     connection.execute("PRAGMA secure_delete = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
 
 
 def _migrate(db: Database, migrations: Sequence[Migration]) -> None:

@@ -22,7 +22,7 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 from datastores.errors import InputError, ModelError
 from engines.chat_template.prompt_builder import STRIPS_AFTER, STRIPS_BEFORE, Message
 from engines.chat_template.template import ChatTemplate
-from engines.hf.target import LOAD_ERRORS, HfTarget, first_line, load_target
+from engines.hf.target import HfTarget, load_target, translate_load_errors
 from engines.llama.context import Weights
 from engines.llama.vocabulary import LlamaVocabulary
 from engines.target import Vocabulary
@@ -102,18 +102,14 @@ def _from_gguf(path: Path) -> tuple[Vocabulary, ChatTemplate]:
 
 
 def _from_folder(path: Path) -> tuple[Vocabulary, ChatTemplate]:
-    try:
+    with translate_load_errors(f"{path} has no tokenizer that transformers can load"):
         tokenizer: Any = transformers.AutoTokenizer.from_pretrained(
             path, local_files_only=True, trust_remote_code=False
         )
-        settings = _generation_settings(path)
-    except LOAD_ERRORS as error:
-        raise ModelError(
-            f"{path} has no tokenizer that transformers can load: {first_line(error)}"
-        ) from error
-    eos = settings.eos_token_id
-    stops = eos if isinstance(eos, list) else [eos]
-    vocabulary = HfVocabulary(tokenizer, frozenset(int(one) for one in stops if one is not None))
+        eos = _generation_settings(path).eos_token_id
+        stops = eos if isinstance(eos, list) else [eos]
+        ends = frozenset(int(one) for one in stops if one is not None)
+        vocabulary = HfVocabulary(tokenizer, ends)
     source = tokenizer.chat_template or ""
     if isinstance(source, dict):  # one for chats, and others for tools or retrieval
         source = source.get("default") or next(iter(source.values()))

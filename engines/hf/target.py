@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,10 +21,9 @@ import numpy as np
 import torch
 import transformers
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from datastores.errors import ModelError
+from datastores.errors import ModelError, SpecchatError
 from datastores.tokens import common_prefix
 from engines.draft_tree import DraftTree
 from engines.fingerprint import fingerprint
@@ -38,8 +36,8 @@ CHUNK = 256
 """Tokens of one prefill pass: bounds how long an interrupt has to wait."""
 MAX_ROWS = 64
 """Rows of the widest tree. Wider ones do not pay on any device this was measured on."""
-LOAD_ERRORS = (OSError, ValueError, KeyError, RuntimeError, struct.error, SafetensorError)
-"""Raised by transformers for files that are missing, damaged or unknown to it."""
+MAX_REASON_CHARACTERS = 300
+"""Of an error of transformers, whose messages run over many lines."""
 
 DTYPES = {"cpu": "float32", "cuda": "bfloat16", "mps": "float16"}
 """The type of numbers on each kind of device."""
@@ -305,10 +303,26 @@ def load_target(
         device = _best_device()
     if dtype == "auto":
         dtype = DTYPES[device.partition(":")[0]]
-    model = _load_model(path, device, getattr(torch, dtype))
-    trained_length = int(model.config.get_text_config().max_position_embeddings)
-    length = min(context_length or trained_length, trained_length)
-    return HfTarget(model, fingerprint(path), length)
+    with translate_load_errors(f"transformers cannot load {path}"):
+        model = _load_model(path, device, getattr(torch, dtype))
+        trained_length = int(model.config.get_text_config().max_position_embeddings)
+        length = min(context_length or trained_length, trained_length)
+        return HfTarget(model, fingerprint(path), length)
+
+
+@contextlib.contextmanager
+def translate_load_errors(failure: str) -> Iterator[None]:
+    """Raise ModelError, which begins with `failure`, for what goes wrong with a model's files.
+
+    Whatever is wrong in them, transformers raises what its code happens to meet.
+    """
+    try:
+        yield
+    except SpecchatError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:MAX_REASON_CHARACTERS] or repr(error)
+        raise ModelError(f"{failure}: {reason}") from error
 
 
 def _best_device() -> str:
@@ -321,23 +335,15 @@ def _load_model(path: Path, device: str, dtype: torch.dtype) -> PreTrainedModel:
     folder, gguf = (path, None) if path.is_dir() else (path.parent, path.name)
     # Progress bars would be drawn over a full-screen interface; failures are raised.
     with contextlib.redirect_stderr(io.StringIO()):
-        try:
-            return transformers.AutoModelForCausalLM.from_pretrained(
-                folder,
-                gguf_file=gguf,
-                dtype=dtype,
-                device_map={"": device},
-                local_files_only=True,
-                use_safetensors=True,
-                trust_remote_code=False,
-            )
-        except LOAD_ERRORS as error:
-            raise ModelError(f"transformers cannot load {path}: {first_line(error)}") from error
-
-
-def first_line(error: Exception) -> str:
-    """An error of transformers, whose messages run over many lines."""
-    return next(iter(str(error).strip().splitlines()), repr(error))
+        return transformers.AutoModelForCausalLM.from_pretrained(
+            folder,
+            gguf_file=gguf,
+            dtype=dtype,
+            device_map={"": device},
+            local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=False,
+        )
 
 
 def _array(tensor: torch.Tensor) -> Floats:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
+import random
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from app.indexing.passage_index import open_passages
 from app.locations import Locations
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, USER
+from datastores.errors import InputError
 from datastores.library.library import Library
 
 DAMAGED = b"no database" * 1000
@@ -48,6 +50,29 @@ def test_an_emptied_history_is_damaged_and_a_new_one_is_never_empty(locations: L
     History.open(locations.history).close()
     (damage,) = found_damage(locations)
     assert "your chats were damaged" in damage.text
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_is_damaged_in_a_history_is_said_and_the_rest_is_there(
+    locations: Locations, seed: int
+) -> None:
+    with closing(History.open(locations.history)) as history:
+        asked = [history.create_chat(f"chat {number}").id for number in range(8)]
+        for chat in asked:
+            history.add_message(chat, None, USER, "why " * 300)
+    content = bytearray(locations.history.read_bytes())
+    chance = random.Random(seed)
+    for _ in range(40):
+        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    if seed % 3 == 0:
+        del content[chance.randrange(1, len(content)) :]
+    locations.history.write_bytes(content)
+    with closing(History.open(locations.history)) as history:
+        damage = found_damage(locations)
+        assert damage or len([history.thread(chat.id) for chat in history.chats()]) == 8
+        for one in damage:
+            with suppress(InputError):
+                restore(one.path, history)
 
 
 def test_a_cache_that_is_made_again_is_said_once(locations: Locations) -> None:

@@ -172,7 +172,16 @@ def test_a_changed_folder_is_read_or_refused(
         assert f"{read.cached_numbers:,}"
 
 
-@pytest.mark.parametrize("number", [10**400, -1, "64", None, 1e308])
+@pytest.mark.parametrize("number", [10**400, 1e308, 2**40, 10**5])
+@pytest.mark.parametrize("name", safetensors.TIMES_WIDTH)
+def test_sizes_that_the_weights_do_not_have_are_damage(
+    tmp_path: Path, name: str, number: object
+) -> None:
+    with pytest.raises(ModelError, match=r"config\.json is damaged: download it again"):
+        read_safetensors(write_folder(tmp_path / "odd", **{name: number}))
+
+
+@pytest.mark.parametrize("number", [-1, "64", None, 0])
 def test_absurd_settings_count_as_missing(tmp_path: Path, number: object) -> None:
     folder = write_folder(tmp_path / "odd", hidden_size=number, num_hidden_layers=number)
     read = read_safetensors(folder)

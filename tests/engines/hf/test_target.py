@@ -6,6 +6,7 @@ in every worker.
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -169,4 +170,17 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ModelError) as refusal:
         load(broken)
     assert "broken.gguf" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("settings", [{"use_cache": 1}, {"hidden_act": True}, {"vocab_size": {}}])
+def test_absurd_settings_are_refused_in_one_line(
+    tmp_path: Path, settings: dict[str, object]
+) -> None:
+    folder = tmp_path / "model"
+    tiny(False)._model.save_pretrained(folder)
+    config = folder / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), **settings}))
+    with pytest.raises(ModelError, match=r"transformers cannot load .*model: ") as refusal:
+        load(folder)
     assert "\n" not in str(refusal.value)
