@@ -188,9 +188,21 @@ def _remove_hidden(page: BeautifulSoup) -> None:
     _remove(_named(page, _NEVER_TEXT))
     # Saved pages keep the content of a component in a template with this attribute.
     _remove(one for one in _named(page, ("template",)) if not one.get("shadowrootmode"))
+    _write_formulas(page)
     for link in _named(page, ("a",)):
         if not _FAR.match(str(link.get("href", ""))):
             del link["href"]
+
+
+def _write_formulas(page: BeautifulSoup) -> None:
+    """Replace formulas by the TeX that they were made from, where the page has it."""
+    _remove(_all(page, lambda one: "katex-html" in _names(one)))  # the same, drawn with letters
+    for formula in _named(page, ("math",)):
+        for source in _named(formula, ("annotation",)):
+            if "tex" in str(source.get("encoding", "")):
+                mark = "$$" if formula.get("display") == "block" else "$"
+                formula.replace_with(f"{mark}{source.get_text().strip()}{mark}")
+                break
 
 
 def _remove_menus(page: BeautifulSoup) -> None:

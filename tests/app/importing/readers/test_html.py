@@ -145,6 +145,17 @@ def test_prose_is_not_escaped() -> None:
     assert html_text(b"<p>a\xee\x80\x800\xee\x80\x81b<pre>x</pre>") == "a0b\n\n```\nx\n```"
 
 
+def test_formulas_are_the_tex_they_were_made_from() -> None:
+    tex = '<annotation encoding="application/x-tex">x_1^2</annotation>'
+    drawn = "<math><semantics><msup><mi>x</mi><mn>2</mn></msup>{}</semantics></math>"
+    source = (
+        f"<p>Let <span class=katex><span class=katex-mathml>{drawn.format(tex)}</span>"
+        "<span class=katex-html aria-hidden=true>x2</span></span> and "
+        f"{drawn.format('')} be 3.</p>"
+    )
+    assert html_text(source.encode()) == "Let $x_1^2$ and x2 be 3."
+
+
 def test_links_within_a_site_lead_nowhere_from_a_saved_page() -> None:
     source = (
         b'<p><a href="/wiki/Eel">Eel</a> <a href="https://x.org/">far</a> <a href="data:,">d</a>'
