@@ -1,27 +1,25 @@
 """JSON of any size as a stream of records, with limits on each of them.
 
 An export is an array of conversations, a single conversation, one a line, or an object that holds
-the array somewhere. Owns finding the records in all of these, and reading what ijson does not: NaN
-as Python writes it, half of a surrogate pair, bytes that are not UTF-8, UTF-16. Refuses to know
-what a conversation looks like.
+the array somewhere. Owns finding the records in all of these. Refuses to know what a conversation
+looks like, and how JSON is encoded (`json_cleaning`).
 """
 
 from __future__ import annotations
 
-import codecs
 import io
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import ijson
 from ijson.common import JSONError
 
 from app.importing.encodings import BYTE_ORDER_MARKS
 from app.importing.events import SkippedFile
+from app.importing.json_cleaning import WESTERN, CleanedJson, in_utf8
 from app.importing.source_file import (
     MAX_ENTRY_BYTES,
     MAX_JSON_DEPTH,
@@ -29,9 +27,6 @@ from app.importing.source_file import (
     mebibytes,
 )
 from datastores.errors import InputError
-
-MAX_DIGITS = 1000
-"""Longest number; converting one of hundreds of thousands of digits crashes ijson."""
 
 MAX_DROPPED_BYTES = 16 * MAX_ENTRY_BYTES
 """Largest entry that is read to its end, to skip it."""
@@ -116,7 +111,7 @@ def json_shape(head: bytes) -> JsonShape:
         return JsonShape(False, frozenset(first))
     array, keys, depth = False, set(), 0
     try:
-        for event, value in ijson.basic_parse(_Cleaned(io.BytesIO(head))):
+        for event, value in ijson.basic_parse(CleanedJson(io.BytesIO(head))):
             opens, closes = event.startswith("start_"), event.startswith("end_")
             array = array or (event == "start_array" and depth == 0)
             if event == "map_key" and depth == 1 + array:
@@ -153,7 +148,7 @@ def records(
     builder = _RecordBuilder(is_part, is_whole)
     try:
         with file.open() as stream:
-            meter = _EntryMeter(_Cleaned(stream), MAX_DROPPED_BYTES)
+            meter = _EntryMeter(CleanedJson(stream), MAX_DROPPED_BYTES)
             events = _shallow(ijson.basic_parse(meter, multiple_values=True))
             for record in builder.build(_metered(events, meter)):
                 if record.dropped:
@@ -180,7 +175,7 @@ def items(stream: BinaryIO, prefix: str, limit: int = MAX_ENTRY_BYTES) -> Iterat
     Raises:
         InputError: damaged, nested too deep, or a value or a number too large.
     """
-    meter = _EntryMeter(_Cleaned(stream), limit)
+    meter = _EntryMeter(CleanedJson(stream), limit)
     # Depth is limited before ijson.parse: its prefixes grow with the depth.
     events = ijson.basic_parse(meter, multiple_values=True)
     try:
@@ -194,7 +189,7 @@ def items(stream: BinaryIO, prefix: str, limit: int = MAX_ENTRY_BYTES) -> Iterat
 def require_shallow(stream: BinaryIO) -> None:
     """Raise InputError if JSON in `stream` is nested too deep; damaged JSON is accepted."""
     try:
-        for _ in _shallow(ijson.basic_parse(_Cleaned(stream))):
+        for _ in _shallow(ijson.basic_parse(CleanedJson(stream))):
             pass
     except JSONError:
         return
@@ -288,106 +283,10 @@ class _RecordBuilder:
             parent[self._keys[-1]] = value
 
 
-_CUT = re.compile(rb".*(?:[\s,:\]}\x80-\xff]|\\u(?![dD][89abAB])[0-9a-fA-F]{4})", re.DOTALL)
-"""Up to a place that is in no number, no word and no escape."""
-
-_MAX_CARRIED = 2**16
-"""Bytes without such a place, as in an encoded picture, after which any place will do."""
-
-_SURROGATES = re.compile(
-    rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
-)
-_ODD = re.compile(rb"NaN|Infinity|[0-9]{%d}" % MAX_DIGITS)
-_ODD_OR_STRING = re.compile(
-    rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?Infinity|NaN|[0-9]{%d}' % MAX_DIGITS, re.DOTALL
-)
-_STRING_REST = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
-
-
-def _as_western(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeDecodeError):
-        raise error
-    return error.object[error.start : error.end].decode("cp1252", "replace"), error.end
-
-
-_WESTERN = "specchat-western"
-"""Names `_as_western` as what decoders do with bytes that are not UTF-8."""
-codecs.register_error(_WESTERN, _as_western)
-
-
-class _Cleaned:
-    """A stream of JSON as ijson reads it, from what programs write as JSON.
-
-    A byte order mark is dropped, UTF-16 and UTF-32 become UTF-8, bytes that are not UTF-8 are read
-    as Windows-1252, halves of surrogate pairs become U+FFFD, NaN and infinities null.
-    """
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = _in_utf8(stream)
-        self._decoder = codecs.getincrementaldecoder("utf-8")(_WESTERN)
-        self._carried = b""
-        self._in_string = False
-
-    def read(self, size: int) -> bytes:
-        """The next bytes, `size` or somewhat more or fewer; none only at the end.
-
-        Raises:
-            InputError: a number is too long.
-        """
-        while True:
-            more = self._stream.read(size)
-            content = self._carried + self._decoder.decode(more, final=not more).encode()
-            match = _CUT.match(content)
-            end = match.end() if match else 0
-            if not end and len(content) > _MAX_CARRIED:
-                end = len(content.rstrip(b"\\"))
-            if not more:
-                end = len(content)
-            self._carried = content[end:]
-            if end or not content:
-                return self._clean(content[:end])
-
-    def _clean(self, content: bytes) -> bytes:
-        if b"\\ud" in content or b"\\uD" in content:
-            content = _SURROGATES.sub(_surrogates, content)
-        in_string = self._in_string
-        plain = content.replace(b"\\\\", b"").replace(b'\\"', b"")
-        self._in_string ^= plain.count(b'"') % 2 == 1
-        if not _ODD.search(content):
-            return content
-        rest = _STRING_REST.match(content) if in_string else None
-        start = rest.end() if rest else 0
-        return content[:start] + _ODD_OR_STRING.sub(_odd, content[start:])
-
-
-def _in_utf8(stream: BinaryIO) -> BinaryIO:
-    start = stream.read(4)
-    for mark, encoding in BYTE_ORDER_MARKS.items():
-        if start.startswith(mark):
-            stream.seek(len(mark) if encoding == "utf-8-sig" else 0)
-            if encoding == "utf-8-sig":
-                return stream
-            return cast(BinaryIO, codecs.EncodedFile(stream, "utf-8", encoding, "replace"))
-    stream.seek(0)
-    return stream
-
-
-def _surrogates(match: re.Match[bytes]) -> bytes:
-    return match[0] if len(match[0]) != len(rb"\ud800") else rb"\ufffd"
-
-
-def _odd(match: re.Match[bytes]) -> bytes:
-    if match[0].startswith(b'"'):
-        return match[0]
-    if match[0][:1].isdigit():
-        raise InputError(f"a number of more than {MAX_DIGITS} digits")
-    return b"null"
-
-
 class _EntryMeter:
     """A stream that refuses a record that is too large before it fills the memory."""
 
-    def __init__(self, stream: _Cleaned, limit: int) -> None:
+    def __init__(self, stream: CleanedJson, limit: int) -> None:
         self.used = 0
         self._limit = limit
         self._stream = stream
@@ -449,7 +348,7 @@ def _first_line(head: bytes) -> dict[str, Any]:
 
 def _lines(file: SourceFile) -> Iterator[JsonRecord | SkippedFile]:
     with file.open() as stream:
-        for number, line in enumerate(_bounded_lines(_in_utf8(stream)), start=1):
+        for number, line in enumerate(_bounded_lines(in_utf8(stream)), start=1):
             try:
                 if line.strip():
                     yield JsonRecord(number, _parsed(line), size=len(line))
@@ -462,7 +361,7 @@ def _parsed(line: bytes) -> Any:
     if len(line) >= MAX_ENTRY_BYTES:
         raise InputError(_TOO_LARGE.format(mebibytes(MAX_ENTRY_BYTES)))
     try:
-        return json.loads(line.decode("utf-8", _WESTERN))
+        return json.loads(line.decode("utf-8", WESTERN))
     except RecursionError as error:
         raise InputError(_TOO_DEEP) from error
     except ValueError as error:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from app.importing import json_stream
 from app.importing.events import SkippedFile
-from app.importing.json_stream import _Cleaned, items, records
+from app.importing.json_cleaning import CleanedJson
+from app.importing.json_stream import items, records
 from app.importing.source_file import SourceFile
 from datastores.errors import InputError
 from datastores.library.documents import CHATS
@@ -316,7 +317,7 @@ def _values(file: SourceFile) -> list[object]:
 )
 def test_what_python_writes_as_json_is_read_whatever_the_buffer(value: object, size: int) -> None:
     stream = io.BytesIO(json.dumps([value]).encode())
-    cleaned = _Cleaned(stream)
+    cleaned = CleanedJson(stream)
     content = b"".join(iter(lambda: cleaned.read(size), b""))
     assert json.loads(content) == [_without_oddities(value)]
 

@@ -1,0 +1,113 @@
+"""The bytes of a JSON file as ijson reads them, from what programs write as JSON.
+
+Owns what ijson does not read: byte order marks and UTF-16, bytes that are not UTF-8, halves of
+surrogate pairs, NaN and infinities as Python writes them, numbers of thousands of digits.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import BinaryIO, cast
+
+from app.importing.encodings import BYTE_ORDER_MARKS
+from datastores.errors import InputError
+
+MAX_DIGITS = 1000
+"""Longest number; converting one of hundreds of thousands of digits crashes ijson."""
+
+_CUT = re.compile(rb".*(?:[\s,:\]}\x80-\xff]|\\u(?![dD][89abAB])[0-9a-fA-F]{4})", re.DOTALL)
+"""Up to a place that is in no number, no word and no escape."""
+
+_MAX_CARRIED = 2**16
+"""Bytes without such a place, as in an encoded picture, after which any place will do."""
+
+_SURROGATES = re.compile(
+    rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+_ODD = re.compile(rb"NaN|Infinity|[0-9]{%d}" % MAX_DIGITS)
+_ODD_OR_STRING = re.compile(
+    rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?Infinity|NaN|[0-9]{%d}' % MAX_DIGITS, re.DOTALL
+)
+_STRING_REST = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+
+
+def _as_western(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return error.object[error.start : error.end].decode("cp1252", "replace"), error.end
+
+
+WESTERN = "specchat-western"
+"""Names `_as_western` as what decoders do with bytes that are not UTF-8."""
+codecs.register_error(WESTERN, _as_western)
+
+
+class CleanedJson:
+    """A stream of JSON as ijson reads it.
+
+    A byte order mark is dropped, UTF-16 and UTF-32 become UTF-8, bytes that are not UTF-8 are read
+    as Windows-1252, halves of surrogate pairs become U+FFFD, NaN and infinities null.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = in_utf8(stream)
+        self._decoder = codecs.getincrementaldecoder("utf-8")(WESTERN)
+        self._carried = b""
+        self._in_string = False
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, `size` or somewhat more or fewer; none only at the end.
+
+        Raises:
+            InputError: a number is too long.
+        """
+        while True:
+            more = self._stream.read(size)
+            content = self._carried + self._decoder.decode(more, final=not more).encode()
+            match = _CUT.match(content)
+            end = match.end() if match else 0
+            if not end and len(content) > _MAX_CARRIED:
+                end = len(content.rstrip(b"\\"))
+            if not more:
+                end = len(content)
+            self._carried = content[end:]
+            if end or not content:
+                return self._clean(content[:end])
+
+    def _clean(self, content: bytes) -> bytes:
+        if b"\\ud" in content or b"\\uD" in content:
+            content = _SURROGATES.sub(_surrogates, content)
+        in_string = self._in_string
+        plain = content.replace(b"\\\\", b"").replace(b'\\"', b"")
+        self._in_string ^= plain.count(b'"') % 2 == 1
+        if not _ODD.search(content):
+            return content
+        rest = _STRING_REST.match(content) if in_string else None
+        start = rest.end() if rest else 0
+        return content[:start] + _ODD_OR_STRING.sub(_odd, content[start:])
+
+
+def in_utf8(stream: BinaryIO) -> BinaryIO:
+    """A stream of the same text in UTF-8, without a byte order mark."""
+    start = stream.read(4)
+    for mark, encoding in BYTE_ORDER_MARKS.items():
+        if start.startswith(mark):
+            stream.seek(len(mark) if encoding == "utf-8-sig" else 0)
+            if encoding == "utf-8-sig":
+                return stream
+            return cast(BinaryIO, codecs.EncodedFile(stream, "utf-8", encoding, "replace"))
+    stream.seek(0)
+    return stream
+
+
+def _surrogates(match: re.Match[bytes]) -> bytes:
+    return match[0] if len(match[0]) != len(rb"\ud800") else rb"\ufffd"
+
+
+def _odd(match: re.Match[bytes]) -> bytes:
+    if match[0].startswith(b'"'):
+        return match[0]
+    if match[0][:1].isdigit():
+        raise InputError(f"a number of more than {MAX_DIGITS} digits")
+    return b"null"
