@@ -45,7 +45,10 @@ _ZIP_SUFFIXES = (".epub", "")
 members are not texts."""
 
 _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
-_BOMB = f"archive bomb: unpacks to over {MAX_ARCHIVE_RATIO} times its size"
+_BOMB = (
+    f"unpacks to over {MAX_ARCHIVE_RATIO} times its size, as archive bombs do:"
+    " unpack it to import what is in it"
+)
 _BROKEN = "damaged or truncated archive"
 _DAMAGE: tuple[type[Exception], ...] = (
     zipfile.BadZipFile,

@@ -37,11 +37,11 @@ MAX_JSON_DEPTH = 200
 MAX_ARCHIVE_MEMBERS = 100_000
 """Most members of one archive."""
 
-MAX_ARCHIVE_RATIO = 100
-"""How many times its size an archive may unpack to; text compresses to about a tenth."""
+MAX_ARCHIVE_RATIO = 20
+"""How many times its size an archive may unpack to; text compresses to a tenth, logs to less."""
 
-MIN_UNPACKED_LIMIT_BYTES = 64 * MIB
-"""What any archive may unpack to, however small it is."""
+MIN_UNPACKED_LIMIT_BYTES = 40 * MIB
+"""What any archive may unpack to; indexing takes about twenty times a text's size in memory."""
 
 NO_TEXT = "no text in it"
 """Why a file is skipped that shows none, such as a scan."""
