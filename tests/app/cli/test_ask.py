@@ -325,6 +325,23 @@ def test_a_signal_keeps_what_was_written_and_is_the_exit_code(
     assert (seen + out).decode().strip() == answer.content.strip()
 
 
+def test_a_killed_answer_leaves_its_question_and_a_sound_history(tmp_path: Path) -> None:
+    arguments = ["ask", "Give me examples of tar.", "--temperature", "0"]
+    command = [sys.executable, "-c", UNHURRIED, "--data-dir", str(tmp_path), *arguments]
+    pipe, root = subprocess.PIPE, Path(__file__).parents[3]
+    for number in range(1, 3):
+        with subprocess.Popen(command, cwd=root, stdout=pipe, stderr=pipe) as process:
+            assert process.stdout is not None
+            os.read(process.stdout.fileno(), 1)
+            process.kill()
+        with closing(History.open(tmp_path / "history.db")) as history:
+            assert history.store.quarantined is None
+            assert len(history.chats()) == number
+            question, answer = history.thread(history.last_chat().id)
+            assert question.content == "Give me examples of tar."
+            assert answer.finish == "interrupted"
+
+
 def test_ask_loads_nothing_heavy(tmp_path: Path) -> None:
     program = (
         "import sys; from app.cli.main import run;"

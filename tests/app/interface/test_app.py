@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event as Flag
@@ -98,3 +100,28 @@ async def test_chats_of_other_processes_appear(
         other.add_message(chat.id, None, USER, "a question")
         other.close()
         await until(pilot, lambda: made.app.chat_screen.chat_list.count == 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_stores_what_is_not_sent_and_is_the_exit_code(
+    stage: Make, number: signal.Signals
+) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        await pilot.press(*"typed")
+        os.kill(os.getpid(), number)
+        await until(pilot, lambda: made.app.return_code is not None)
+    assert made.app.return_code == 128 + number
+    assert read_unsent(made.locations.unsent) == {None: "typed"}
+
+
+async def test_what_is_typed_survives_a_kill(stage: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.interface.screen.UNSENT_INTERVAL_S", 0.01)
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        await pilot.press(*"typed")
+        await until(pilot, lambda: read_unsent(made.locations.unsent) == {None: "typed"})
+        await pilot.press(*["backspace"] * 5)
+        await until(pilot, lambda: not made.locations.unsent.exists())

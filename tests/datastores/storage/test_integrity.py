@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sqlite_utils import Database
 
+from datastores.errors import StoreError
 from datastores.storage import integrity
 from datastores.storage.sqlite import Store
 
@@ -87,3 +92,41 @@ def test_a_log_without_the_missing_pages_hides_no_damage(
     Path(f"{path}-wal").write_bytes(log)
     with closing(Store(path, [notes])) as store:
         assert store.quarantined is not None
+
+
+@pytest.mark.parametrize(
+    ("code", "free", "advice"),
+    [
+        (sqlite3.SQLITE_IOERR_SHMSIZE, 0, "the disk is full; free some space and try again"),
+        (sqlite3.SQLITE_IOERR_WRITE, 10**9, "writing it failed; free some space, or check the"),
+        (sqlite3.SQLITE_IOERR_READ, 10**9, "reading or writing it failed; check the disk"),
+    ],
+)
+def test_a_full_disk_is_named_whatever_could_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, free: int, advice: str
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    failure = sqlite3.OperationalError("disk I/O error")
+    failure.sqlite_errorcode = code
+    path = tmp_path / "notes.db"
+    with pytest.raises(StoreError, match=advice), integrity.translate_errors(path):
+        raise failure
+
+
+def test_looking_at_a_sound_file_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    path = tmp_path / "notes.db"
+    Store(path, [notes]).close()
+    monkeypatch.setattr(Path, "unlink", read_only)
+    integrity.require_usable(path, 1)
+    integrity.require_usable(tmp_path / "none.db", 1)
+
+
+def test_a_pipe_in_the_place_of_a_database_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "notes.db")
+    with pytest.raises(StoreError, match="is a pipe or a device where a file belongs"):
+        Store(tmp_path / "notes.db", [notes])
