@@ -57,8 +57,10 @@ def write_whole(path: Path, pieces: Iterable[str], *, overwrite: bool = False) -
     """Write a file atomically, readable by its owner alone.
 
     Raises:
-        InputError: it cannot be written, or it exists and `overwrite` is false.
+        InputError: it cannot be written, is no file, or exists and `overwrite` is false.
     """
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is not a file: choose another name, or print without -o")
     if not overwrite and (path.is_file() or path.is_symlink()):
         raise InputError(f"{path} already exists: use --force to overwrite it")
     try:

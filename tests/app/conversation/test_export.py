@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from app.conversation.attachments import Attachment, compose
-from app.conversation.export import as_json, as_markdown
+from app.conversation.export import as_json, as_markdown, write_whole
 from app.conversation.restore import restore
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, STREAMING, SYSTEM, USER, Attached
@@ -367,3 +367,11 @@ def test_a_pipe_is_refused_without_waiting(history: History, tmp_path: Path) -> 
     os.mkfifo(path)
     with pytest.raises(InputError, match="it is not a file"):
         restore(path, history)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_device_is_not_replaced_by_a_file(tmp_path: Path, overwrite: bool) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="is not a file"):
+        write_whole(tmp_path / "pipe", ["text"], overwrite=overwrite)
+    assert (tmp_path / "pipe").is_fifo()
