@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from math import inf
 from statistics import median
 
 MAX_SAMPLES = 15
@@ -34,6 +35,12 @@ REFIT_INTERVAL = 16
 """Observations after which the curve is refitted."""
 PRIOR_SAMPLES = 2.0
 """Weight, in samples, of the curve fitted to all widths at each of them."""
+MAX_JUMP = 1.6
+"""A sample counts for at most this many times what was expected: another program had the cores. A
+curve that is truly steeper is reached in a few samples."""
+MAX_DIP = 1.4
+"""The most that fewer rows may cost of what more rows cost. Of Qwen2.5 1.5B in Q4_K_M, 15 rows take
+1.43 times as long as 16."""
 PRIOR_REPLAY = 1.2
 """Cost of replaying rows, in passes of as many, where nothing is measured."""
 STALE_CYCLES = 500
@@ -74,7 +81,7 @@ class CostModel:
             self._medians.pop(octave, None)
             self._live.add(octave)
         elif self._plain:
-            ratio = seconds / self.plain(length)
+            ratio = min(seconds / self.plain(length), MAX_JUMP * self._curve[rows])
             self._ratios.setdefault(rows, deque(maxlen=MAX_SAMPLES)).append(ratio)
             self._since_refit += 1
             if self._since_refit >= REFIT_INTERVAL or len(self._ratios[rows]) <= MIN_SAMPLES:
@@ -156,6 +163,7 @@ class CostModel:
             fitted = 1.0 + steepness * (prior_ratio(rows) - 1.0)
             blend = (count * measured + PRIOR_SAMPLES * fitted) / (count + PRIOR_SAMPLES)
             known.append((rows, max(blend, 1.0)))
+        known = _without_peaks(known)
         for (low, at_low), (high, at_high) in pairwise(known):
             for rows in range(low, min(high, WIDTHS[-1]) + 1):
                 share = (rows - low) / (high - low)
@@ -188,6 +196,15 @@ def _steepness(medians: Mapping[int, tuple[float, int]]) -> float:
     weight = sum(count * (prior_ratio(rows) - 1.0) for rows, (_, count) in medians.items())
     extra = sum(count * (measured - 1.0) for measured, count in medians.values())
     return max(extra / weight, 0.0) if weight else 1.0
+
+
+def _without_peaks(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    """The curve (width, ratio) with no width much costlier than a wider one."""
+    lowered, cheapest = [], inf
+    for rows, ratio in reversed(curve):
+        cheapest = min(cheapest, ratio)
+        lowered.append((rows, min(ratio, MAX_DIP * cheapest)))
+    return lowered[::-1]
 
 
 def _octave(length: int) -> int:

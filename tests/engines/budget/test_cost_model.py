@@ -43,11 +43,30 @@ def test_outliers_at_one_width_do_not_raise_all_wider_ones() -> None:
         costs.observe(8, 100, 0.020)
     for _ in range(3):
         costs.observe(2, 100, 0.100)
-    assert costs.table(100)[8] < 0.035 < costs.table(100)[2]
+    assert costs.table(100)[8] < 0.035
     for _ in range(2000):
         costs.observe(8, 100, 0.020)
     assert 2 in costs.unmeasured()
     assert costs.table(100)[2] <= costs.table(100)[8] == pytest.approx(0.020, rel=0.05)
+
+
+def test_a_moment_of_load_does_not_make_a_width_look_hopeless() -> None:
+    costs = CostModel()
+    for _ in range(5):
+        costs.observe(1, 100, 0.010)
+    costs.observe(3, 100, 0.200)
+    assert costs.ratio(3) < 1.7 * prior_ratio(3)
+    for _ in range(4):
+        costs.observe(8, 100, 0.020)
+    assert costs.ratio(3) < 1.5 * costs.ratio(8)
+
+
+def test_a_truly_steep_curve_is_learned_in_a_few_samples() -> None:
+    costs = CostModel()
+    for _ in range(6):
+        costs.observe(1, 100, 0.010)
+        costs.observe(4, 100, 0.080)
+    assert costs.ratio(4) > 6.0
 
 
 def test_an_outlier_does_not_move_the_costs() -> None:
