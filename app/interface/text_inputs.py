@@ -92,7 +92,7 @@ class LineInput(Input):
     async def _on_key(self, event: events.Key) -> None:
         await run_bindings_in_order(self, event)
 
-    async def _on_paste(self, event: events.Paste) -> None:
+    def _on_paste(self, event: events.Paste) -> None:
         """Sanitise it, and take its beginning."""
         event.text = clean(event.text[:MAX_PASTED_CHARACTERS])
 

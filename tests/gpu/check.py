@@ -183,8 +183,8 @@ class Check:
         self.workloads()
         large = self.work / "large-q4_0.gguf"
         for kind in ("q4_0", "f16"):
-            file = self.work / f"large-{kind}.gguf"
-            maker = ["-m", "tests.gpu.random_model", str(real), str(file), kind, self.size]
+            made = self.work / f"large-{kind}.gguf"
+            maker = ["-m", "tests.gpu.random_model", str(real), str(made), kind, self.size]
             self.step(f"make {kind}", [one for one in maker if one], 90)
         while not (self.work / "built").exists() and left() > 30:
             sleep(1)
