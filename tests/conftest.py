@@ -7,11 +7,17 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from app.locations import PACKAGED_MODELS_VARIABLE
 from datastores.storage import sqlite
+from tests.real_models import real_model
+
+# Tests that choose no model mean the embedded one, whatever is installed.
+os.environ[PACKAGED_MODELS_VARIABLE] = ""
 
 gc.disable()  # until everything is imported
 
@@ -51,6 +57,18 @@ def no_waiting_for_the_disk() -> Iterator[Callable[[sqlite3.Connection], None]]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sqlite, "_configure", configure_only)
         yield configure
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """SmolLM2-135M-Instruct, quantised: a real general model."""
+    return real_model("SmolLM2-135M-Instruct*")
+
+
+@pytest.fixture(scope="session")
+def base_model() -> Path:
+    """Gemma 3 270M before it was trained to chat: it has no chat template."""
+    return real_model("gemma-3-270m-base*")
 
 
 @pytest.fixture

@@ -66,8 +66,8 @@ COLUMNS = {
 def models(context: click.Context, as_json: bool) -> None:
     """List, choose and download models.
 
-    Lists models from the Hugging Face cache, LM Studio, Ollama and specchat's own folder, used in
-    place. A star marks the current one.
+    Lists models from the Hugging Face cache, LM Studio, Ollama, the extra `smollm2` and specchat's
+    own folder, used in place. A star marks the current one.
     """
     if context.invoked_subcommand is not None:
         return

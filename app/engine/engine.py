@@ -395,7 +395,7 @@ def make_budget(
 
 
 def model_path(options: Options, config: Config, locations: Locations) -> Path:
-    """The model file: the option's, else the configuration's, else the embedded one.
+    """The model file: the option's, else the configuration's, else the default one.
 
     Raises:
         ModelError: there is no model of that name.

