@@ -152,12 +152,14 @@ class BenchStores:
 
     Attributes:
         folder: of all of them.
+        rested: whether REST drafts from them, too.
         rest: REST's suffix array, once `fill` has built it.
     """
 
     folder: Path
     stores: Stores
     crest: CrestStore | None
+    rested: bool = False
     rest: RestStore | None = None
     documents: list[TokenDocument] = field(default_factory=list)
 
@@ -179,10 +181,11 @@ class BenchStores:
         if self.crest is not None:
             self.crest.rebuild(self.documents)
         yield
-        place = self.folder / "rest"
-        place.mkdir()
-        write_rest(place, self.documents)
-        self.rest = RestStore(place)
+        if self.rested and self.documents:
+            place = self.folder / "rest"
+            place.mkdir()
+            write_rest(place, self.documents)
+            self.rest = RestStore(place)
         if self.stores.dense is not None:
             yield from _encode(target, self.stores.dense, texts)
 
@@ -215,7 +218,7 @@ def bench_stores(engine: Engine, drafters: Sequence[str]) -> Iterator[BenchStore
             crest = opened.enter_context(closing(CrestStore.open(path, CREST_BYTES)))
         own = engine.stores
         stores.student, stores.heads, stores.head = own.student, own.heads, own.head
-        yield BenchStores(root, stores, crest)
+        yield BenchStores(root, stores, crest, REST in drafters)
 
 
 def _encode(target: Target, worker: DenseWorker, texts: Sequence[Sequence[int]]) -> Iterator[None]:

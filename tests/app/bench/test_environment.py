@@ -121,7 +121,7 @@ def test_a_draft_model_must_share_the_tokenizer(engine: Engine, tmp_path: Path) 
     path = write_llama(tmp_path / "other.gguf", TinyVocabulary())
     with (
         bench_stores(engine, ()) as stores,
-        pytest.raises(InputError, match="cannot draft for this model: token 0"),
+        pytest.raises(InputError, match="cannot draft for this model"),
     ):
         Bench(engine, None, path).equipped(["student"], stores)
 
