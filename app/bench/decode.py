@@ -57,6 +57,8 @@ def verify_ms(target: Target, widths: Sequence[int] = WIDTHS) -> dict[str, float
 
 
 PLAIN = "none"
+REREAD = "plain, prompt read in other chunks"
+"""The row that shows how alike two plain answers are; see `app.bench.yardstick`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +108,12 @@ def run(
     rows: Sequence[DecodeRow],
     workload: Sequence[Workload],
     sampling: Sampling,
+    yardstick: DecodeRow | None = None,
 ) -> Iterator[int]:
     """Answer each chat with every row; yields the number of chats finished.
 
-    The first row must be plain decoding. The order of the others rotates from chat to chat.
+    The first row must be plain decoding. The order of the others rotates from chat to chat. The
+    `yardstick` comes last, and no other row continues from what it read.
     """
     for index, chat in enumerate(workload):
         plain = answer_chat(rows[0].engine, chat, (), sampling)
@@ -117,6 +121,10 @@ def run(
         done = {0: plain}
         for number in [*range(turn, len(rows)), *range(1, turn)]:
             done[number] = answer_chat(rows[number].engine, chat, plain, sampling)
+        if yardstick is not None:
+            again = answer_chat(yardstick.engine, chat, plain, sampling)
+            yardstick.engine.target.rewind(0)
+            yardstick.chats.append(again)
         for number, row in enumerate(rows):
             row.chats.append(done[number])
         yield index + 1

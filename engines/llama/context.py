@@ -51,7 +51,7 @@ class ContextLimits:
         chains_only: no branching (exact mode, recurrent memory).
         snapshots: past states that a recurrent memory keeps; None where it drops any cells.
         hidden_states: whether a pass that outputs logits outputs hidden states, too.
-        padded_rows: width of every decode in exact mode; 0 otherwise.
+        padded_rows: least width of every decode in exact mode; 0 otherwise.
     """
 
     context_length: int

@@ -121,12 +121,13 @@ class ForwardPass:
         self._context = context.handle
         self._on_device = context.weights.on_device
         self._padded_rows = limits.padded_rows
+        self._widest_rows = limits.max_rows
         self._chunk_size = chunk_size
         self._tuners = tuners
         self._hidden_states = limits.hidden_states
         native.set_embeddings(self._context, self._hidden_states)
         self.count = 0
-        self.final_chunk = self._padded_rows or FINAL_CHUNK
+        self.final_chunk = limits.max_rows if limits.padded_rows else FINAL_CHUNK
         rows = max(limits.max_rows, self.final_chunk)
         self._chain_batch, self._tree_batch = Batch(rows), Batch(rows, limits.max_rows)
         self._prefill_batch = Batch(MICRO_BATCH)
@@ -142,16 +143,16 @@ class ForwardPass:
     @property
     def chunk(self) -> int:
         """Tokens of a long prompt to read at once."""
-        return self._padded_rows or self._chunk_size.tokens
+        return self._widest_rows if self._padded_rows else self._chunk_size.tokens
 
     def cells(self, rows: int) -> int:
-        """Cells that a chain of `rows` tokens fills: more in exact mode, which pads it."""
-        return self._padded_rows or rows
+        """Cells that a chain of `rows` tokens fills: more where exact mode pads it."""
+        return max(rows, self._padded_rows)
 
     def chain(self, tokens: Sequence[int], start: int) -> ForwardOutput:
         """Evaluate a chain from position `start` on."""
         rows, batch = len(tokens), self._chain_batch
-        width = self._padded_rows or rows
+        width = self.cells(rows)
         if width == 1:
             batch.token[0] = tokens[0]
             batch.position[0] = start

@@ -5,9 +5,10 @@ width. Refuses to know how the parts work.
 
 Exact mode: the kernels of a quantisation sum in an order that depends on how many rows a batch has,
 so the logits of a position differ in the last bits between a plain step and the verification of a
-draft. With every decode padded to one width they may still depend on the row's place in the batch.
-So widths are tried until one is found at which they do not. The trial crosses cell 256, where the
-KV cache's padded length changes.
+draft. A single row is always computed differently; from some width on, several widths agree: 2 to
+16 rows of F16, Q8_0 and Q4_1, 2 and 3 of Q4_K_M. So passes are padded to the least width that
+agrees with wider ones, and are no wider than the widest that does, prompts included. Both are found
+by trying, and the trial crosses cell 256, where the KV cache's padded length changes.
 """
 
 from __future__ import annotations
@@ -55,7 +56,10 @@ FITTING_STEPS = 16
 """Steps in which fewer layers are tried on a graphics card, from all to none."""
 EXPERT_STEPS = 4
 """Steps in which the experts of more layers are left off it."""
-EXACT_WIDTHS = (8, 16, 24, 32)
+EXACT_WIDTHS = (2, 4, 8, 16, 24, 32)
+"""Least widths to try, cheapest first."""
+EXACT_ROWS = 16
+"""Widest pass to try beside them: each width is a pass at every start."""
 EXACT_SEED = 20
 
 T = TypeVar("T")
@@ -287,34 +291,57 @@ def _placements(path: Path) -> Iterator[tuple[int, int]]:
 def exact_limits(
     context: LlamaContext, limits: ContextLimits, chunk_size: PrefillChunkSize
 ) -> ContextLimits:
-    """`limits` with the narrowest width at which logits are bitwise stable.
+    """`limits` with the least width whose logits agree with those of wider passes, bit by bit.
 
     Raises:
         ModelError: they are so at no width by which the cache can be rewound.
     """
     tuners = ThreadTuners(1, learning=False)
-    for width in EXACT_WIDTHS:
-        if width > min(limits.max_rows, limits.rollback_rows + 1):
+    room = min(limits.max_rows, limits.rollback_rows + 1)
+    for least in EXACT_WIDTHS:
+        if least > room:
             break
-        padded = replace(limits, chains_only=True, padded_rows=width, max_rows=width)
-        if _is_stable(LlamaTarget(context, padded, chunk_size, tuners, ""), width):
+        widest = max(least, min(EXACT_ROWS, room))
+        padded = replace(limits, chains_only=True, padded_rows=least, max_rows=widest)
+        target = LlamaTarget(context, padded, chunk_size, tuners, "")
+        padded = replace(padded, max_rows=_widest_agreeing(target, least))
+        target = LlamaTarget(context, padded, chunk_size, tuners, "")
+        if padded.max_rows and _is_stable(target, padded.max_rows):
             return padded
     raise ModelError(
         f"{context.weights.path} gives no bitwise stable logits here: run it without --exact"
     )
 
 
+def _widest_agreeing(target: LlamaTarget, least: int) -> int:
+    """The widest pass up to which all, from `least` rows on, equal plain steps; 0 if none does."""
+    tokens, agreeing = _random_tokens(target, target.max_rows), 0
+    plain = _evaluate(target, tokens, 1)
+    for width in range(least, target.max_rows + 1):
+        target.rewind(0)
+        if not np.array_equal(_evaluate(target, tokens[:width], width), plain[:width]):
+            break
+        agreeing = width
+    target.rewind(0)
+    return agreeing
+
+
 def _is_stable(target: LlamaTarget, width: int) -> bool:
     """Whether the rows of chains equal plain steps bit by bit, wherever they are in the batch."""
-    random = np.random.default_rng(EXACT_SEED)
-    start = CELL_PADDING - width - 1
-    tokens = random.integers(0, target.vocabulary_size, start + width).tolist()
+    start = CELL_PADDING - width // 2
+    tokens = _random_tokens(target, start + width)
     rows: list[Floats] = []
     for step in (1, 3, width):
         list(target.prefill(tokens[:start]))
-        rows.append(_evaluate(target, tokens[start:], step))
+        rows.append(_evaluate(target, tokens[start:], min(step, width)))
     target.rewind(0)
     return all(np.array_equal(rows[0], others) for others in rows[1:])
+
+
+def _random_tokens(target: LlamaTarget, count: int) -> list[int]:
+    random = np.random.default_rng(EXACT_SEED)
+    tokens: list[int] = random.integers(0, target.vocabulary_size, count).tolist()
+    return tokens
 
 
 def _evaluate(target: LlamaTarget, tokens: list[int], step: int) -> Floats:

@@ -14,7 +14,7 @@ from typing import TextIO
 import click
 
 from app.bench.baselines import DraftShape
-from app.bench.decode import PLAIN, DecodeRow, run, summarise, verify_ms
+from app.bench.decode import PLAIN, REREAD, DecodeRow, run, summarise, verify_ms
 from app.bench.environment import (
     GIVEN,
     KNOWN,
@@ -33,6 +33,7 @@ from app.bench.forced import forced
 from app.bench.growth import Growth, grow, summarise_growth
 from app.bench.report import Row, growth_svg, table
 from app.bench.workloads import Workload, read_chats, read_workload
+from app.bench.yardstick import rechunked
 from app.cli.bench.commands import DraftShapeParam, drafter_sets, plot_option, workload_options
 from app.config import Options
 from app.engine.engine import Engine, load, with_drafters
@@ -104,6 +105,12 @@ FILE = click.Path(path_type=Path)
     is_flag=True,
     help="Write the workload's own answers, such as code, at the model's cost; greedy.",
 )
+@click.option(
+    "--yardstick/--no-yardstick",
+    default=True,
+    help="Also answer without drafts after reading the prompt in other chunks: how alike two plain"
+    " answers are.  [default: on]",
+)
 @click.pass_obj
 def decode(
     options: Options,
@@ -119,6 +126,7 @@ def decode(
     lengths: tuple[int, ...],
     student: Path | None,
     recorded: bool,
+    yardstick: bool,
 ) -> None:
     """Compare sets of drafters on the same chats.
 
@@ -126,6 +134,10 @@ def decode(
     decoding; the bound assumes that verifying is the only cost. The overhead is the time per call
     outside the target, a draft model's passes included; it is also given for each drafter. Ctrl-C
     prints the results so far.
+
+    `identical` is the share of answers that equal the plain ones token for token. The row "plain,
+    prompt read in other chunks" is its yardstick: rounding alone changes that many answers, without
+    any draft. It is left out with --recorded, where all answers are given.
 
     The benchmark has stores of its own, which do not change during the run: empty, or filled from a
     history, whose unanswered questions are answered first. `rest`, a suffix array of the history,
@@ -148,10 +160,11 @@ def decode(
         pasts = list(_pasts(opened, plain.engine, named, history, ways))
         bench = Bench(engine, options.draft_tokens, student)
         compared = [plain, *_rows(bench, named, pasts, shapes, lengths)]
-        _answer(compared, chats)
+        other = [DecodeRow(REREAD, rechunked(plain.engine))] if yardstick and not recorded else []
+        _answer(compared, chats, *other)
     summaries = [
         summarise(row, plain, engine.defaults.sampling, costs, _fixed(row, compared))
-        for row in compared
+        for row in [plain, *other, *compared[1:]]
         if row.chats
     ]
     click.echo(_report(engine, larger, costs, summaries, as_json))
@@ -212,10 +225,12 @@ def _fixed(row: DecodeRow, rows: Sequence[DecodeRow]) -> list[DecodeRow]:
     ]
 
 
-def _answer(rows: Sequence[DecodeRow], chats: Sequence[Workload]) -> None:
+def _answer(
+    rows: Sequence[DecodeRow], chats: Sequence[Workload], yardstick: DecodeRow | None = None
+) -> None:
     try:
         with click.progressbar(length=len(chats), label="chats", file=sys.stderr) as bar:
-            for _ in run(rows, chats, rows[0].engine.defaults.sampling):
+            for _ in run(rows, chats, rows[0].engine.defaults.sampling, yardstick):
                 bar.update(1)
     except KeyboardInterrupt:
         click.echo("interrupted; results so far:", err=True)

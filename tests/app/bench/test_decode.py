@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +14,13 @@ from app.bench.decode import DecodeRow, TimedAnswer, bound, fork_gap, run, speed
 from app.bench.forced import forced
 from app.bench.report import table
 from app.bench.workloads import Workload, read_workload
+from app.bench.yardstick import CHUNKS, rechunked
 from app.conversation.statistics import Statistics
 from app.engine.engine import with_drafters
 from datastores.errors import InputError
 from engines.sampler import Sampling
+from engines.target import Target
+from engines.wrapped_target import WrappedTarget
 from tests import recorded_workloads
 from tests.app.scripted import scripted_engine
 from tests.engines.scripted import logits_after
@@ -71,6 +76,35 @@ def test_every_row_answers_the_same_chats_with_the_same_tokens(tmp_path: Path) -
     assert isinstance(most, int)
     assert accepted > 0
     assert calls < most
+
+
+def test_the_yardstick_reads_prompts_in_other_passes_and_leaves_no_trace(tmp_path: Path) -> None:
+    engine = scripted_engine(tmp_path)
+    target = PassRecorder(engine.target)
+    sets = [DecodeRow("none", replace(with_drafters(engine, (), 0), target=target))]
+    other = DecodeRow("other", rechunked(sets[0].engine))
+    target.ends.clear()
+    list(run(sets, [Workload("long", ("x" * 98,))], Sampling(0.0), other))
+    (plain,), (again,) = sets[0].answers(), other.answers()
+    assert again.prompt == plain.prompt
+    assert again.tokens == plain.tokens, "the scripted model does not round"
+    length = len(plain.prompt)
+    first, second = CHUNKS
+    assert first + second < length < 2 * first + second
+    assert target.ends == [length, first, first + second, length]
+    assert not target.tokens, "other rows must not continue from what it read"
+
+
+class PassRecorder(WrappedTarget):
+    """A target that records up to where each prefill read."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        self.ends: list[int] = []
+
+    def prefill(self, tokens: Sequence[int]) -> Iterator[int]:
+        self.ends.append(len(tokens))
+        return super().prefill(tokens)
 
 
 def answer(

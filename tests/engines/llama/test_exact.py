@@ -62,6 +62,13 @@ def test_drafted_equals_plain_bit_by_bit_over_two_turns(exact_model: LlamaModel)
         assert np.array_equal(logits, second_logits)
 
 
+def test_passes_are_padded_to_no_more_rows_than_agree(exact_model: LlamaModel) -> None:
+    target = exact_model.target
+    assert (target.padded_rows, target.max_rows) == (2, model_module.EXACT_ROWS), (
+        "F16 agrees from two rows on"
+    )
+
+
 def test_full_context_is_reached(exact_model: LlamaModel) -> None:
     target = exact_model.target
     list(target.prefill([5] * (target.context_length - 1)))
