@@ -46,7 +46,7 @@ class Options:
         seed: of the sampler.
         temperature: of the sampler; 0 is greedy.
         max_tokens: the longest answer, in tokens.
-        exact: output bitwise equal to plain decoding, on the CPU.
+        exact: output bitwise equal to exact plain decoding, on the CPU; each step takes longer.
         gpu_layers: layers to offload; None for as many as fit.
     """
 

@@ -16,10 +16,10 @@ from itertools import accumulate, cycle, takewhile
 from app.engine.engine import Engine
 from engines.wrapped_target import WrappedTarget
 
-CHUNKS = (13, 80)
-"""Tokens of a prompt to read at once, in turn. Kernels differ between one row and several, between
-whole tiles of 4 and the rest, and from 64 rows on, so both narrow and wide passes are needed:
-otherwise up to 512 tokens are read in one pass and the last one alone."""
+CHUNKS = (13, 1, 50)
+"""Tokens of a prompt to read at once, in turn. Kernels differ between one row, several and 64 or
+more, and between whole tiles of 4 rows and the rest. A prompt is otherwise read in passes of up to
+512 tokens, of 16 on a slow machine, and one for the last token."""
 
 
 class RechunkedTarget(WrappedTarget):

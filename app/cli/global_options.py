@@ -104,7 +104,11 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
         "Maximum answer length, in tokens.",
         {"type": click.IntRange(min=1), "metavar": "N"},
     ),
-    "--exact": ("Bit-identical to answers without drafts; CPU only.", {"is_flag": True}),
+    "--exact": (
+        "No rounding differences between answers with and without drafts: bit-identical, but each"
+        " step takes longer. CPU only.",
+        {"is_flag": True},
+    ),
     "--gpu-layers": (
         "Layers on the GPU. [default: as many as fit]",
         {"type": click.IntRange(min=0), "metavar": "N"},

@@ -194,10 +194,10 @@ def ralm(
 ) -> None:
     """Compare iterative retrieval with speculative retrieval.
 
-    Both write the same text. The first question of each chat is answered by RaLMSeq and by RaLMSpec
-    with prefetching (P), the stride scheduler OS3 (S) and asynchronous verification (A). Speed-ups
-    are paired, and the bound is what the ratio of search time to writing time allows. Ctrl-C prints
-    the results so far.
+    Both write the same text, up to rounding. The first question of each chat is answered by RaLMSeq
+    and by RaLMSpec with prefetching (P), the stride scheduler OS3 (S) and asynchronous verification
+    (A). Speed-ups are paired, and the bound is what the ratio of search time to writing time
+    allows. Ctrl-C prints the results so far.
     """
     questions = _first_questions(workload)[:limit]
     past = _first_questions(history) if history else []

@@ -32,9 +32,9 @@ MEANING_COLUMNS = 54
 PANEL_TITLE = "What the panel shows"
 PANEL_TEXT = (
     "A model normally writes one word at a time. specchat guesses several, and the model checks"
-    " them in one step. Wrong guesses are dropped, so the answer is the same, only sooner. The"
-    " panel compares the speed with drafts and without, measured on this machine, and shows where"
-    " the guessed words came from."
+    " them in one step. Wrong guesses are dropped, so the answer is the same up to rounding, only"
+    " sooner. The panel compares the speed with drafts and without, measured on this machine, and"
+    " shows where the guessed words came from."
 )
 FIGURES_TEXT = (
     "{panel} shows details by source: its share of the answer's words, the share of its checked"
