@@ -128,8 +128,9 @@ class TargetSettings:
                 f"{weights.path} would run with a context of {length} tokens;"
                 f" specchat needs {MIN_CONTEXT}: raise the context length or choose another file"
             )
-        # In exact mode the last decodes of a full context still have their whole width.
-        cells = length + self.exact * max(EXACT_WIDTHS)
+        # In exact mode the last decodes of a full context still have their whole width, and the
+        # trial goes beyond the shortest context.
+        cells = length + self.exact * 2 * max(EXACT_WIDTHS)
         context = LlamaContext(
             weights,
             cells,
@@ -298,16 +299,20 @@ def exact_limits(
     """
     tuners = ThreadTuners(1, learning=False)
     room = min(limits.max_rows, limits.rollback_rows + 1)
+    length = limits.context_length
+    limits = replace(limits, chains_only=True, context_length=length + max(EXACT_WIDTHS))
     for least in EXACT_WIDTHS:
         if least > room:
             break
         widest = max(least, min(EXACT_ROWS, room))
-        padded = replace(limits, chains_only=True, padded_rows=least, max_rows=widest)
+        padded = replace(limits, padded_rows=least, max_rows=widest)
         target = LlamaTarget(context, padded, chunk_size, tuners, "")
-        padded = replace(padded, max_rows=_widest_agreeing(target, least))
-        target = LlamaTarget(context, padded, chunk_size, tuners, "")
-        if padded.max_rows and _is_stable(target, padded.max_rows):
-            return padded
+        widest = _widest_agreeing(target, least)
+        if not widest:
+            continue
+        padded = replace(padded, max_rows=widest)
+        if _is_stable(LlamaTarget(context, padded, chunk_size, tuners, ""), widest):
+            return replace(padded, context_length=length)
     raise ModelError(
         f"{context.weights.path} gives no bitwise stable logits here: run it without --exact"
     )
