@@ -180,7 +180,7 @@ SETTING_HINTS: Mapping[str, str] = {
     "min_p": "drop words below this share of the best",
     "repeat_penalty": "above 1 = less repetition",
     "repeat_window": "how far back the penalty looks, in tokens",
-    "seed": "same seed, same answer; -1 = random",
+    "seed": "same seed, same choices; -1 = random",
     MAX_TOKENS: "longest answer",
     STOP: r'end before these: END "two words" "\n\n"',
 }
