@@ -27,6 +27,9 @@ MAX_MATCH_TOKENS = 24
 SURE_MATCH_TOKENS = 12
 """Match from which on a copy is followed without looking at other occurrences."""
 
+PRICE_SHARE = 0.5
+"""Share of what a row must bring below which it is not proposed: estimates are corrected later."""
+
 LENGTH_WEIGHT, BIAS = 1.65, -1.75
 """Log odds that a drafted token comes, by the log of the match behind it."""
 VOTE_WEIGHT, FIRST_BIAS = 0.95, -0.5
@@ -96,8 +99,13 @@ class PromptLookup:
         while len(following) < limit:
             # A match that overlaps the end is a loop: it continues with its own draft.
             following.append(following[-period])
+        path = 1.0
         for row, token in enumerate(following):
-            tree.add(row, token, PROMPT, match.confidence(row), float(match.length))
+            confidence = match.confidence(row)
+            path *= confidence
+            if path < PRICE_SHARE * context.row_price:
+                break
+            tree.add(row, token, PROMPT, confidence, float(match.length))
         return tree
 
     def observe(self, step: Step) -> None:
