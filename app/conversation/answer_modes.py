@@ -7,7 +7,6 @@ of the texts, or off. Refuses to know what is stored.
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from threading import Event as Flag
 
@@ -16,16 +15,14 @@ from app.conversation.answer_request import AnswerRequest
 from app.conversation.context_window import fit
 from app.conversation.continuation import partial_answer
 from app.conversation.documents import Documents, fitting, with_notes
-from app.conversation.events import Event, Finished, Interpolated, Remarked, Retrieved, Wrote
+from app.conversation.events import Event, Interpolated, Retrieved
 from app.conversation.generation import generate
 from app.conversation.iterative import STRIDE_TOKENS, generate_iteratively
 from app.conversation.knn import generate_with_neighbours, imported_states
-from app.conversation.left_out import remark
 from app.conversation.statistics import STATES_KEY, Statistics
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage
-from app.models.discovery import embedded
-from datastores.chats.records import WHOLE, StoredMessage
+from datastores.chats.records import StoredMessage
 from datastores.errors import InputError
 
 OF_IMPORTS = "an answer in the words of your imports cannot be continued: regenerate it"
@@ -98,16 +95,7 @@ class AnswerModes:
     def generate(
         self, engine: Engine, request: AnswerRequest, statistics: Statistics, stop: Flag
     ) -> Generator[Event]:
-        """Answer `request` from its passages, or from what they change to meanwhile.
-
-        What the embedded model writes is compared with the question.
-        """
-        events = self._generate(engine, request, statistics, stop)
-        return _remarked(events, request) if engine.path == embedded() else events
-
-    def _generate(
-        self, engine: Engine, request: AnswerRequest, statistics: Statistics, stop: Flag
-    ) -> Generator[Event]:
+        """Answer `request` from its passages, or from what they change to meanwhile."""
         mode, passages = self.of(request.chat.docs), request.passages
         if mode == DOCS_KNN:
             return self._generate_worded(engine, request, statistics, stop)
@@ -134,17 +122,3 @@ class AnswerModes:
         # Nothing learns from it: these are not the model's own words.
         engine = replace(engine, observers=[])
         yield from generate_with_neighbours(engine, states, generation, statistics, stop)
-
-
-def _remarked(events: Generator[Event], request: AnswerRequest) -> Generator[Event]:
-    """`events`, and before the end what the command in the answer leaves out of the question."""
-    text = request.begun.text
-    with closing(events):
-        for event in events:
-            if isinstance(event, Wrote):
-                text += "".join(piece.text for piece in event.pieces)
-            elif isinstance(event, Finished) and event.finish == WHOLE:
-                request.remark = remark(request.asked, text)
-                if request.remark:
-                    yield Remarked(request.remark)
-            yield event

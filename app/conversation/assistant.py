@@ -7,7 +7,7 @@ its statistics at the end. The interface and `specchat ask` use it alike, throug
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -43,11 +43,13 @@ from app.conversation.events import (
     Event,
     Finished,
     Interpolated,
+    Remarked,
     Resumed,
     Retrieved,
     Wrote,
 )
 from app.conversation.generation import FINISH_INTERRUPTED
+from app.conversation.left_out import remark
 from app.conversation.privacy import ChatIsolation
 from app.conversation.question_language import ENGLISH_ONLY, is_foreign
 from app.conversation.statistics import Provenance, Statistics
@@ -239,6 +241,8 @@ class Assistant:
                         writer.append(text, event.step.tokens)
                     elif isinstance(event, Finished):
                         finish = event.finish
+                        if finish == records.WHOLE and engine.path == embedded():
+                            yield from _remarks(turn, writer.text)
                     yield event
         except Exception:  # any failure, but not being closed or interrupted
             finish = records.FAILED
@@ -355,3 +359,10 @@ class Assistant:
         default = AnswerEnd(self.engine.defaults.max_tokens, self._sequences)
         end = answer_end(chosen, default, "this chat's sampling")
         return replace(end, stop=(*end.stop, *self.engine.stop))
+
+
+def _remarks(turn: AnswerRequest, answer: str) -> Iterator[Remarked]:
+    """What the command in the embedded model's `answer` leaves out of the question, if anything."""
+    turn.remark = remark(turn.asked, answer)
+    if turn.remark:
+        yield Remarked(turn.remark)

@@ -77,7 +77,7 @@ def test_another_vocabulary_ends_it_in_one_line(
     other = write_llama(tmp_path / "other.gguf", TinyVocabulary(controls=("<other>",)))
     with (
         process(locations, other, school.student) as child,
-        pytest.raises(InputError, match="cannot draft for this model: token"),
+        pytest.raises(InputError, match="cannot draft for this model"),
     ):
         list(child)
     assert not versions_of(locations, TARGET, other).all()
@@ -107,7 +107,7 @@ def test_a_student_that_cannot_learn_does_not_keep_the_head_from_it(
     other = write_llama(tmp_path / "other.gguf", TinyVocabulary(controls=("<other>",)))
     with (
         process(locations, other, school.student, head=True) as child,
-        pytest.raises(InputError, match="cannot draft for this model: token"),
+        pytest.raises(InputError, match="cannot draft for this model"),
     ):
         list(child)
     assert head_versions(locations, TARGET).last_attempt() is not None

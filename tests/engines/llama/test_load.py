@@ -51,7 +51,7 @@ DAMAGED = {
     "short": (GOOD[:12], "ends within its header"),
     "version": (patched(4, struct.pack("<I", 99)), "GGUF version 99"),
     "tensors": (patched(8, struct.pack("<Q", 1 << 60)), "claims 1152921504606846976 tensors"),
-    "entries": (patched(16, struct.pack("<Q", 1 << 18)), "cannot be loaded"),
+    "entries": (patched(16, struct.pack("<Q", 1 << 18)), "is damaged"),
     "half": (GOOD[: len(GOOD) // 2], "not within the file bounds"),
     "beginning": (GOOD[:3000], "cannot be loaded"),
     "offset": (patched(LAST_TENSOR_OFFSET, struct.pack("<Q", 64)), "has offset 64"),

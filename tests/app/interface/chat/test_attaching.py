@@ -204,7 +204,7 @@ async def test_a_folded_attachment_unfolds_with_a_click_and_a_key(
         transcript.focus()
         await pilot.press("up")
         for mark in ("▾", "▸"):
-            await pilot.press("space")
+            await pilot.press("enter")
             await until(pilot, partial(is_shown, made, f"{mark} notes.txt · 9 bytes"))
         await pilot.press("ctrl+t")
         assert made.conversation.prompt.text == "What is it?"
