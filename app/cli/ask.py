@@ -14,9 +14,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from threading import Timer
 from types import FrameType
-from typing import TextIO
 
 import click
 
@@ -29,15 +27,10 @@ from app.chat_settings import (
     unescaped,
 )
 from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, amount
+from app.cli.question import read_question
 from app.cli.stores import open_history, open_library
 from app.config import Options
 from app.conversation.assistant import Assistant
-from app.conversation.attachments import (
-    STANDARD_INPUT,
-    Attachment,
-    read_attachment,
-    read_stream,
-)
 from app.conversation.citations import citation, citation_records, why_none
 from app.conversation.events import (
     Dropped,
@@ -75,9 +68,6 @@ NOT_ENCODED = (
     "Answered in the model's own words: no import is indexed for --docs knn yet. Leave `specchat`"
     " open and idle to index them."
 )
-PATIENCE_S = 2.0
-"""Of reading standard input without a word."""
-WAITING = "Reading standard input until it ends. To ask without it: Ctrl-C, and add -n."
 NOTHING_IMPORTED = "No imports to answer from. Add your files with `specchat import PATH…`."
 
 REPEATED = "Stopped: the answer repeated itself."
@@ -225,59 +215,6 @@ def _warning(reported: Sequence[str]) -> Iterator[None]:
 
 def _warn(error: object) -> None:
     click.echo(str(error), err=True)
-
-
-def read_question(
-    words: Sequence[str], files: Sequence[Path], stdin: TextIO | None
-) -> tuple[str, list[Attachment]]:
-    """The question in `words`, and what goes before it: `files`, then what is piped in.
-
-    Without words, or with `-`, what is piped in is the question.
-
-    Args:
-        stdin: None to leave it alone.
-
-    Raises:
-        InputError: there is none, or no text.
-    """
-    question = " ".join(words)
-    piped = None
-    if stdin is not None and (question == "-" or _is_ours(stdin)):
-        with _saying_that_it_waits():
-            piped = read_stream(stdin.buffer, STANDARD_INPUT)
-    elif not words:
-        raise InputError("no question: write it after `specchat ask`, or pipe it in")
-    if question in ("", "-") and piped is not None:
-        question, piped = piped.text, None
-    if not question.strip():
-        raise InputError("no question: write it after `specchat ask`, or pipe it in")
-    attachments = [read_attachment(path) for path in files]
-    return question, [*attachments, piped] if piped is not None and piped.text else attachments
-
-
-def _is_ours(stdin: TextIO) -> bool:
-    """Whether standard input was meant for this command.
-
-    A terminal is not, nor is a file that was read in part: a loop's (`while read … done < FILE`).
-    """
-    if stdin.isatty():
-        return False
-    try:
-        return os.lseek(stdin.fileno(), 0, os.SEEK_CUR) == 0
-    except OSError:
-        return True  # a pipe has no position
-
-
-@contextmanager
-def _saying_that_it_waits() -> Iterator[None]:
-    """Say so if standard input does not end: it may never."""
-    timer = Timer(PATIENCE_S, _warn, [WAITING])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 @contextmanager

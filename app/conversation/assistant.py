@@ -213,18 +213,14 @@ class Assistant:
         engine = self._isolation.engine(turn.chat, [*texts, turn.begun.text])
         statistics, provenance = Statistics(), Provenance()
         provenance.append(turn.begun.pieces)
-        writer = AnswerWriter(
-            self.history,
-            answer,
-            lambda: {
-                MODEL_KEY: engine.name,
-                STUDENT_KEY: engine.stores.student_version.number,
-                **turn.figures(statistics, provenance),
-            },
-            turn.begun.text,
-            turn.begun.tokens,
-        )
-        finish = FINISH_INTERRUPTED
+
+        def figures() -> dict[str, object]:
+            version = engine.stores.student_version.number
+            own = {MODEL_KEY: engine.name, STUDENT_KEY: version}
+            return {**own, **turn.figures(statistics, provenance)}
+
+        begun, finish = turn.begun, FINISH_INTERRUPTED
+        writer = AnswerWriter(self.history, answer, figures, begun.text, begun.tokens)
         events = self._modes.generate(engine, turn, statistics, self._stop)
         try:
             with closing(events):

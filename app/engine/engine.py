@@ -35,8 +35,9 @@ from datastores.errors import ModelError, SpecchatError
 from datastores.kv_blocks import KvBlocks
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
+from engines.budget.fixed import FixedBudget
 from engines.budget.loss_limit import DrafterBackoffs
-from engines.budget.policies import AdaptiveBudget, FixedBudget
+from engines.budget.policies import AdaptiveBudget
 from engines.budget.protocol import Budget
 from engines.chat_template.prompt_builder import Message
 from engines.drafters.protocol import Drafter

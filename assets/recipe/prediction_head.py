@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from assets.recipe.workloads import write
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
-from engines.budget.policies import FixedBudget
+from engines.budget.fixed import FixedBudget
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria, decode
 from engines.distillation.model import Layer, Llama, LlamaShape

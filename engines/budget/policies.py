@@ -1,6 +1,6 @@
-"""The two budgets: adaptive, and a fixed draft length (`--draft-tokens N`) for tests and studies.
+"""The adaptive budget: as many draft tokens as pay.
 
-The adaptive one adds rows in order of P, the probability that the text passes through them. With
+It adds rows in order of P, the probability that the text passes through them. With
 τ(n) = 1 + Σ P of the first n, it takes the n that maximises τ(n) − λ·(V(n + 1, L) + t_draft), where
 λ is the long-run rate in tokens per second. (Maximising τ per second in each step by itself
 overspends where the context is poor.) Every n is evaluated, since V has plateaus and dips. Drafters
@@ -413,51 +413,3 @@ def _promised(proposal: Proposal) -> float:
             break
         total += path
     return total
-
-
-class FixedBudget:
-    """Verifies the `count` likeliest draft tokens at every step, whatever they cost; 0 is plain."""
-
-    def __init__(self, count: int, costs: CostModel, calibration: AcceptanceModel) -> None:
-        self._count = count
-        self._costs = costs
-        self._calibration = calibration
-
-    def begin(self, context: Context) -> None:
-        """A new answer: old proposals are not scored against its text."""
-        self._calibration.drop_pending()
-
-    def draft(
-        self, drafters: Sequence[Drafter], context: Context, target: Target, room: int
-    ) -> Draft:
-        """The `count` likeliest rows, fewer where `room` or the drafters give fewer."""
-        count = min(self._count, room - 1)
-        if count < 1 or not drafters:
-            return root_only(context.root), ()
-        proposals = [
-            consult(drafter, context, count, target.vocabulary_size) for drafter in drafters
-        ]
-        merged = merge(context.root, proposals, context.temperature)
-        paths = self._calibration.estimate(merged)
-        self._calibration.add_pending(merged)
-        order = by_probability(merged.tree, paths, target.chains_only)
-        return prune(merged.tree, order[:count]), tuple(proposals)
-
-    def top_tokens_needed(self, drafters: Sequence[Drafter]) -> int:
-        """As many as any drafter learns from."""
-        return max((drafter.top_tokens_needed for drafter in drafters), default=0)
-
-    def observe(self, step: Step) -> None:
-        """Learn costs and calibration from the step."""
-        self._calibration.learn(step.tokens)
-        record_cost(self._costs, step)
-
-    def status(self, length: int) -> BudgetStatus:
-        """Never paused: the length is forced."""
-        return BudgetStatus(
-            self._costs.plain(length),
-            self._costs.measured(length),
-            False,
-            0.0,
-            self._calibration.counterfactual_acceptance(),
-        )

@@ -102,7 +102,8 @@ def test_a_loop_keeps_its_input(tmp_path: Path) -> None:
     (tmp_path / "list").write_text("one\ntwo\nthree\n")
     # The command of the loop is the program's own check, without a model.
     script = (
-        f"while read f; do {sys.executable} -c 'import sys; from app.cli.ask import read_question;"
+        f"while read f; do {sys.executable} -c 'import sys;"
+        " from app.cli.question import read_question;"
         ' print(read_question(["q"], [], sys.stdin))\'; done < list'
     )
     assert _shell(script, tmp_path, tmp_path).stdout == "('q', [])\n" * 3

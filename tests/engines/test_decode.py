@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import engines.decode
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
-from engines.budget.policies import AdaptiveBudget, FixedBudget
+from engines.budget.fixed import FixedBudget
+from engines.budget.policies import AdaptiveBudget
 from engines.budget.protocol import Budget
 from engines.decode import StopCriteria, decode
 from engines.draft_tree import STUDENT, DraftTree, root_only

@@ -11,7 +11,7 @@ import pytest
 from datastores.errors import ContextOverflowError
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
-from engines.budget.policies import FixedBudget
+from engines.budget.fixed import FixedBudget
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria, decode
 from engines.draft_tree import chain, root_only

@@ -27,7 +27,7 @@ from app.importing.json_stream import (
 from app.importing.readers.chat_messages import ASSISTANT, USER, is_message, message_parts
 from app.importing.readers.chat_records import (
     PRIVATE,
-    ExportedChat,
+    FoundChat,
     chat_id,
     chats_in,
     date_of,
@@ -123,7 +123,7 @@ class _ChatFile:
         self._file = file
         self._is_own = is_own
         self._header: JsonRecord | None = None
-        self._run = ExportedChat()
+        self._run = FoundChat()
         self._run_id = ""
         self._run_size = 0
         self._runs = 0
@@ -183,7 +183,7 @@ class _ChatFile:
         pages = [string(mapping(item).get("html")) for item in sequence(value.get("safeHtmlItem"))]
         if not question or not re.search("Gemini|Bard", product) or not (asked or any(pages)):
             return
-        chat = ExportedChat(question.partition("\n")[0][:MAX_TITLE_CHARACTERS], date_of(value))
+        chat = FoundChat(question.partition("\n")[0][:MAX_TITLE_CHARACTERS], date_of(value))
         chat.parts.append(Part(CHATS, question, USER))
         for page in filter(str.strip, pages):
             answer = html_text(b"<meta charset=utf-8>" + page.encode("utf-8", "replace"))
@@ -207,7 +207,7 @@ class _ChatFile:
         self._run_size += sum(len(part.text) for part in parts)
 
     def _end_run(self) -> Iterator[Outcome]:
-        ended, self._run, self._run_size = self._run, ExportedChat(), 0
+        ended, self._run, self._run_size = self._run, FoundChat(), 0
         self._runs += bool(ended.parts)
         yield from self._document(ended, self._runs)
 
@@ -216,7 +216,7 @@ class _ChatFile:
             yield SkippedFile(self._name(self._header), "no messages in it")
             self._header = None
 
-    def _document(self, chat: ExportedChat, number: int) -> Iterator[Document]:
+    def _document(self, chat: FoundChat, number: int) -> Iterator[Document]:
         if chat.parts:
             self._found = True
             title = chat.title or f"{self._file.stem} {number}"
@@ -239,10 +239,10 @@ def _project(record: Mapping[str, Any]) -> Iterator[Document]:
             yield Document(f"{project}: {name}", (Part(kind_of(name.lower()), text),))
 
 
-def _history(record: Mapping[str, Any]) -> ExportedChat:
+def _history(record: Mapping[str, Any]) -> FoundChat:
     """A chat of text-generation-webui, which writes pairs of a question and an answer."""
     pairs = sequence(record.get("internal")) if "visible" in record else ()
-    chat = ExportedChat(title_of(record), date_of(record))
+    chat = FoundChat(title_of(record), date_of(record))
     for pair in map(sequence, pairs):
         for role, text in zip((USER, ASSISTANT), pair, strict=False):
             if string(text).strip() and text != _HISTORY_START:

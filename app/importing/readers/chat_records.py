@@ -50,7 +50,7 @@ _MAX_SECONDS = 10**11
 
 
 @dataclass(slots=True)
-class ExportedChat:
+class FoundChat:
     """A chat as it was exported.
 
     Attributes:
@@ -64,7 +64,7 @@ class ExportedChat:
     parts: list[Part] = field(default_factory=list)
 
 
-def chats_in(value: object) -> Iterator[ExportedChat]:
+def chats_in(value: object) -> Iterator[FoundChat]:
     """All chats in a JSON value that have messages, which may be without text.
 
     Raises:
@@ -194,9 +194,9 @@ def _is_tree(nodes: Mapping[str, Any]) -> bool:
     return not is_message(nodes) and any(map(is_message, nodes.values()))
 
 
-def _chat(title: str, date: str, messages: Iterable[Any]) -> ExportedChat:
+def _chat(title: str, date: str, messages: Iterable[Any]) -> FoundChat:
     parts = [part for message in _flat(messages) for part in message_parts(message)]
-    return ExportedChat(title, date, parts)
+    return FoundChat(title, date, parts)
 
 
 def _flat(messages: Iterable[Any]) -> Iterator[Any]:

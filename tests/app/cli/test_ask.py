@@ -17,7 +17,7 @@ import pytest
 
 from app.cli.ask import NOT_ENCODED, NOTHING_IMPORTED, REPEATED
 from app.cli.main import run
-from app.conversation import answer_modes, generation
+from app.conversation import assistant, generation
 from app.conversation.attachments import question_of
 from app.conversation.citations import NO_PASSAGE, PASSAGE_TOO_LONG
 from app.conversation.question_language import ENGLISH_ONLY
@@ -96,7 +96,7 @@ def test_what_the_embedded_model_left_out_is_said_and_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = 'The command leaves out "delete them": check it before you run it.'
-    monkeypatch.setattr(answer_modes, "remark", lambda question, answer: f"{said} {question}")
+    monkeypatch.setattr(assistant, "remark", lambda question, answer: f"{said} {question}")
     options = ("--temperature", "0")
     printed = specchat(tmp_path, "ask", "find big files", *options)
     assert printed.stderr.decode() == f"{said} find big files\n"

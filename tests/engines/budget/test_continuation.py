@@ -13,7 +13,8 @@ from engines.budget import policies, selection
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.continuation import SecondRound, find_leaf
 from engines.budget.cost_model import CostModel
-from engines.budget.policies import AdaptiveBudget, FixedBudget
+from engines.budget.fixed import FixedBudget
+from engines.budget.policies import AdaptiveBudget
 from engines.budget.protocol import Budget
 from engines.budget.selection import merge
 from engines.decode import StopCriteria

@@ -13,7 +13,8 @@ import engines.budget.policies
 import engines.budget.selection
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel, prior_ratio
-from engines.budget.policies import AdaptiveBudget, FixedBudget
+from engines.budget.fixed import FixedBudget
+from engines.budget.policies import AdaptiveBudget
 from engines.budget.protocol import Budget
 from engines.draft_tree import STUDENT, DraftTree, chain
 from engines.step import Context, Step, Timings

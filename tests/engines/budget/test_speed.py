@@ -19,8 +19,9 @@ from engines import decode
 from engines.budget import policies, selection
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel, prior_ratio
+from engines.budget.fixed import FixedBudget
 from engines.budget.loss_limit import DrafterBackoffs
-from engines.budget.policies import AdaptiveBudget, FixedBudget
+from engines.budget.policies import AdaptiveBudget
 from engines.budget.protocol import Budget
 from engines.budget.selection import MergedDraft
 from engines.decode import StopCriteria

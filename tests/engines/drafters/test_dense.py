@@ -19,7 +19,7 @@ from datastores.dense.store import DenseStore
 from datastores.dense.worker import DenseWorker
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
-from engines.budget.policies import FixedBudget
+from engines.budget.fixed import FixedBudget
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria, decode
 from engines.draft_tree import DENSE

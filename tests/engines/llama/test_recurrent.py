@@ -13,7 +13,7 @@ from llama_cpp import llama_cpp as lib
 from datastores.errors import ContextOverflowError, ModelError
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
-from engines.budget.policies import FixedBudget
+from engines.budget.fixed import FixedBudget
 from engines.decode import StopCriteria, decode
 from engines.draft_tree import PROMPT, DraftTree, chain, root_only
 from engines.llama import native

@@ -14,7 +14,7 @@ from datastores.passages.protocol import Passage
 from datastores.passages.store import PassageStore
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
-from engines.budget.policies import FixedBudget
+from engines.budget.fixed import FixedBudget
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria
 from engines.drafters.prompt_lookup import PromptLookup

@@ -14,7 +14,7 @@ from datastores.dense.flat_keys import FlatKeys, StateMatches
 from datastores.dense.projection import Floats, fit
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
-from engines.budget.policies import FixedBudget
+from engines.budget.fixed import FixedBudget
 from engines.decode import StopCriteria
 from engines.drafters.protocol import Drafter
 from engines.ralm import knn_speculative

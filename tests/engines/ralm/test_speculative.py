@@ -13,7 +13,7 @@ from datastores.errors import StoreError
 from datastores.passages.protocol import ScoredPassage
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
-from engines.budget.policies import FixedBudget
+from engines.budget.fixed import FixedBudget
 from engines.decode import StopCriteria
 from engines.draft_tree import STUDENT, DraftTree, chain
 from engines.drafters.protocol import Drafter
