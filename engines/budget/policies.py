@@ -197,9 +197,10 @@ class AdaptiveBudget:
             if tokens > SLOW_TOKENS:
                 return ready, proposals, list(ranked[number:])
             if tokens > FREE_TOKENS:
-                if not self._in_situation(drafter, expected).should_consult():
+                backoff = self._in_situation(drafter, expected)
+                if not backoff.should_consult():
                     continue
-                self._asked[drafter.name] = self._in_situation(drafter, expected)
+                self._asked[drafter.name] = backoff
             proposal = consult(drafter, context, limit, vocabulary)
             ready.append(drafter)
             proposals.append(proposal)
