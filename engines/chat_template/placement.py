@@ -5,6 +5,7 @@ lists of parts, or roles that take turns. So a conversation is rendered with a s
 of each content, arranged in one way after another, until every sentinel is in the text once and in
 order. Then the text is split at them: what a person typed never goes through the template, it is
 told apart from the template's control tokens, and an answer's stored ids can take its place.
+A long conversation is rendered in `parts`.
 
 Owns the arrangements, their order, and the proof that nothing is lost.
 """
@@ -23,6 +24,7 @@ from typing import TypeVar
 
 from datastores.errors import ModelError
 from engines.chat_template.formats import ASSISTANT, SYSTEM, USER, Renderer
+from engines.chat_template.parts import find_seams, join, parts_between
 from engines.chat_template.prompt_builder import Content, Literal, Message, Segment
 from engines.chat_template.render_process import (
     EMPTY,
@@ -215,21 +217,53 @@ class Placer:
             TemplateRefusalError: the template refuses them.
             ModelError: it is beyond use.
         """
-        sentinels = [f"{PAD}s{self._nonce}x{index}x{PAD}" for index in range(len(messages))]
-        arranged = placement.arrange(messages, sentinels)
-        text = self._renderer.render(arranged, placement.dialect.others)
-        if {int(index) for index in self._traces.findall(text)} != set(range(len(messages))):
-            return None
-        return Placed(placement, self._segments(text, messages))
+        segments = self._join_parts(placement, messages)
+        if segments is not None:
+            return Placed(placement, segments)
+        return self._render(placement, messages, range(len(messages)))
 
-    def _segments(self, text: str, messages: Sequence[Message]) -> list[Segment] | None:
+    def _join_parts(
+        self, placement: Placement, messages: Sequence[Message]
+    ) -> list[Segment] | None:
+        """A long conversation, in parts; None if it is short, or the template allows none.
+
+        Raises:
+            TemplateRefusalError, ModelError: as `_try`.
+        """
+        roles = [message.role for message in messages]
+        seams = find_seams(roles)
+        if not seams:
+            return None
+        parts = parts_between(seams, roles)
+        rendered: list[list[Segment]] = []
+        for part in reversed(parts):  # notes, which a template may refuse, are in the last one
+            placed = self._render(placement, messages, part)
+            if placed is None or placed.segments is None:
+                return None
+            rendered.insert(0, placed.segments)
+        return join(parts, rendered, seams)
+
+    def _render(
+        self, placement: Placement, messages: Sequence[Message], chosen: Sequence[int]
+    ) -> Placed | None:
+        """As `_try`, those of `messages` whose indices are `chosen`."""
+        sentinels = [f"{PAD}s{self._nonce}x{index}x{PAD}" for index in chosen]
+        arranged = placement.arrange([messages[index] for index in chosen], sentinels)
+        text = self._renderer.render(arranged, placement.dialect.others)
+        if {int(index) for index in self._traces.findall(text)} != set(chosen):
+            return None
+        return Placed(placement, self._segments(text, messages, chosen))
+
+    def _segments(
+        self, text: str, messages: Sequence[Message], chosen: Sequence[int]
+    ) -> list[Segment] | None:
         found = list(self._sentinel.finditer(text))
-        if [int(match[2]) for match in found] != list(range(len(messages))):
+        if [int(match[2]) for match in found] != list(chosen):
             return None
         segments: list[Segment] = []
         end = 0
-        for match, message in zip(found, messages, strict=True):
-            segments += [Literal(text[end : match.start()]), _content(message, match)]
+        for match, index in zip(found, chosen, strict=True):
+            segments += [Literal(text[end : match.start()]), _content(messages[index], match)]
             end = match.end()
         segments.append(Literal(text[end:]))
         return None if any(map(self._holds_trace, segments)) else segments

@@ -17,8 +17,7 @@ from datastores.errors import ModelError
 from engines.child_process import ChildProcess
 
 TIMEOUT_S = 5.0
-"""Processor time of one rendering, or of compiling. Templates in use take a few milliseconds, but
-Gemma 4's looks at all messages for each: .6 s for 500 of them, 8 s for 2,000."""
+"""Processor time of one rendering, or of compiling. Templates in use take a few milliseconds."""
 
 NONE, UNDEFINED, EMPTY = "none", "undefined", "empty"
 """What variables beside the messages are: `tools` and `documents` None, as with transformers; none

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from assets.recipe.tokens import CHAT_TEMPLATE
 from datastores.errors import ModelError
 from engines.chat_template.formats import CHATML_TEMPLATE
+from engines.chat_template.parts import PART_TURNS, find_seams
 from engines.chat_template.prompt_builder import Message
 from engines.chat_template.template import BASE_MODEL, ChatTemplate
 from engines.llama.model import LlamaModel
@@ -298,6 +299,20 @@ def test_every_content_is_in_the_prompt_of_public_templates(source: Path | None)
     assert template.problem == ""
     for messages in CHATS.values():
         assert_whole(REASONER.show(template.render(messages)), messages)
+    assert_parts_make_the_whole(template)
+
+
+def assert_parts_make_the_whole(template: ChatTemplate) -> None:
+    """What `template` renders of long conversations in parts is what it renders at once."""
+    turns = [*chat()[:2], *chat(tokens=stored(7))[:2]] * PART_TURNS
+    for system in ("", "Be."):
+        for end in (notes(), chat()[:1]):
+            long = [*chat(system)[: bool(system)], *turns, *end]
+            assert find_seams([message.role for message in long])
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("engines.chat_template.parts.PART_TURNS", len(long))
+                whole = template.render(long)
+            assert template.render(long) == whole
 
 
 def assert_whole(prompt: str, messages: Sequence[Message]) -> None:
