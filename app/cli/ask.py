@@ -33,10 +33,12 @@ from app.config import Options
 from app.conversation.assistant import Assistant
 from app.conversation.citations import citation, citation_records, why_none
 from app.conversation.events import (
+    MIN_PREFILL_TOKENS,
     Dropped,
     Event,
     Finished,
     Interpolated,
+    Prefilling,
     Remarked,
     Retrieved,
     Speculated,
@@ -316,7 +318,7 @@ def converse(
     model_thread: ModelThread, begin: Callable[[], Generator[Event]], write: Write | None
 ) -> PrintedAnswer:
     """Ask, hand the answer to `write` as it comes, and return it."""
-    stream, thinking = AnswerStream(), StatusLine()
+    stream, status = AnswerStream(), StatusLine()
     passages: Sequence[FoundPassage] | None = None
     retrieval: RalmStatistics | None = None
     states: int | None = None
@@ -325,9 +327,9 @@ def converse(
 
     def show(answer: str) -> None:
         if stream.split.thinking:
-            thinking.show(f"thinking… {amount(len(stream.split.reasoning.split()), 'word')}")
+            status.show(f"thinking… {amount(len(stream.split.reasoning.split()), 'word')}")
         elif answer and write is not None:
-            thinking.clear()
+            status.clear()
             write(answer)
 
     def take(event: Event) -> None:
@@ -346,14 +348,18 @@ def converse(
             states, retrieval = event.states, event.figures
         elif isinstance(event, Dropped):
             click.echo(f"the oldest {event.messages} messages no longer fit", err=True)
+        elif isinstance(event, Prefilling) and event.total - event.done >= MIN_PREFILL_TOKENS:
+            status.show(f"reading {event.done:,} of {event.total:,} tokens…")
         elif isinstance(event, Wrote):
             show(stream.append("".join(piece.text for piece in event.pieces)))
         elif isinstance(event, Finished):
             show(stream.append("", last=True))
             end = event
 
-    model_thread.ask(lambda _: begin(), take).result()
-    thinking.clear()
+    try:
+        model_thread.ask(lambda _: begin(), take).result()
+    finally:
+        status.clear()
     assert end is not None, "a turn ends with Finished"
     return PrintedAnswer(end, stream.split, passages, states, retrieval, without, remark)
 

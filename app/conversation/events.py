@@ -16,6 +16,9 @@ from engines.budget.protocol import BudgetStatus
 from engines.ralm.events import RalmStatistics
 from engines.step import Step
 
+MIN_PREFILL_TOKENS = 256
+"""Progress is shown where at least so many tokens are read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Resumed:

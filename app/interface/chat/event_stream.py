@@ -15,6 +15,7 @@ from typing import Protocol
 
 from app.conversation.citations import citation, why_none
 from app.conversation.events import (
+    MIN_PREFILL_TOKENS,
     Dropped,
     Event,
     Finished,
@@ -82,9 +83,6 @@ class RedrawThrottle:
 
 PANEL_INTERVAL_S = 0.5
 """Seconds between two redraws of the panel; faster changes cannot be read."""
-
-MIN_PREFILL_TOKENS = 256
-"""Progress is shown for prompts of at least this many tokens."""
 
 
 class EventApplier:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -262,6 +263,18 @@ def test_markdown_is_formatted_on_a_terminal(
     assert "```" in plain
     assert (b"```" not in shown) is formatted
     assert (b"\x1b[" in shown) is formatted
+
+
+def test_a_terminal_shows_how_much_of_a_long_prompt_is_read(tmp_path: Path) -> None:
+    reader, terminal = os.openpty()
+    command = [sys.executable, "-m", "app", "--data-dir", str(tmp_path), "ask", *SHORT]
+    text = b"How do I list the files in a tar archive? " * 120
+    subprocess.run(command, input=text, stdout=subprocess.PIPE, stderr=terminal, check=True)
+    os.close(terminal)
+    shown = os.read(reader, 1 << 16).decode()
+    os.close(reader)
+    assert re.search(r"reading [\d,]+ of 1,\d+ tokens…", shown)
+    assert shown.rstrip().endswith("\x1b[K"), "the line is gone when the answer is there"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
