@@ -9,7 +9,7 @@ import pytest
 
 from engines.decode import StopCriteria
 from engines.drafters.prompt_lookup import PromptLookup
-from engines.repetition import CHECK_TOKENS, MIN_PERIODS, MIN_TOKENS, is_looping
+from engines.repetition import CHECK_TOKENS, MIN_EARLIER, WINDOW, is_looping
 from engines.sampler import Sampling
 from engines.step import FINISH_REPETITION
 from tests.engines.test_decode import NEVER, fixed, run, tokens
@@ -33,8 +33,27 @@ def text(length: int, seed: int = 1) -> list[int]:
 @pytest.mark.parametrize("before", [0, 90, 301])
 def test_a_loop_ends_soon_after_it_is_one(period: int, before: int) -> None:
     answer = [*text(before), *text(period, seed=2) * 2000][: before + 3000]
-    enough = max(MIN_TOKENS, MIN_PERIODS * period)
-    assert before + enough <= ends_at(answer) < before + enough + CHECK_TOKENS
+    enough = MIN_EARLIER * period + WINDOW
+    assert before + WINDOW * 0.8 + MIN_EARLIER * period <= ends_at(answer)
+    assert ends_at(answer) < before + enough + CHECK_TOKENS
+
+
+def noisy(line: Sequence[int], lines: int, every: int) -> list[int]:
+    """The same line again and again, with another token now and then."""
+    answer = list(line) * lines
+    for at in range(every, len(answer), every):
+        answer[at] = 200_000 + at
+    return answer
+
+
+@pytest.mark.parametrize("every", [60, 97, 150])
+def test_a_loop_whose_period_is_broken_now_and_then_ends(every: int) -> None:
+    answer = noisy(text(44, seed=2), 30, every)
+    assert 0 < ends_at(answer) <= MIN_EARLIER * 44 + 2 * WINDOW
+
+
+def test_a_line_that_is_changed_as_often_as_it_comes_is_no_loop() -> None:
+    assert ends_at(noisy(text(25, seed=2), 60, 25)) == 0
 
 
 @pytest.mark.parametrize(
@@ -49,6 +68,8 @@ def test_a_loop_ends_soon_after_it_is_one(period: int, before: int) -> None:
         [token for verse in range(9) for token in (*text(60, seed=verse), *text(50, seed=99))],
         # Four times the same paragraph.
         text(100) * 4,
+        # A file that is shown once more, and once more.
+        [*text(700), *text(30, seed=4), *text(700), *text(30, seed=5), *text(700)],
     ],
 )
 def test_what_is_alike_but_no_loop_goes_on(answer: list[int]) -> None:
@@ -60,7 +81,7 @@ def test_what_is_copied_from_the_prompt_goes_on_but_not_beyond_it() -> None:
     prompt = [*PROMPT, *zeros, *PROMPT]
     assert ends_at([*text(9), *zeros, *text(9)], prompt) == 0
     found = ends_at([*text(9), *zeros, *zeros], prompt)
-    assert 9 + len(zeros) <= found <= 9 + len(zeros) + CHECK_TOKENS
+    assert 9 + len(zeros) <= found <= 9 + len(zeros) + WINDOW + CHECK_TOKENS
 
 
 def test_drafted_and_plain_answers_end_at_the_same_token() -> None:
@@ -72,5 +93,5 @@ def test_drafted_and_plain_answers_end_at_the_same_token() -> None:
     drafted = run([1, 2, 3], [PromptLookup()], fixed(9), Sampling(0.0), ending)
     assert tokens(drafted) == tokens(plain)
     assert drafted[-1].finish == plain[-1].finish == FINISH_REPETITION
-    assert MIN_TOKENS <= len(tokens(plain)) < 2000
+    assert WINDOW <= len(tokens(plain)) < 2000
     assert len(drafted) < len(plain)

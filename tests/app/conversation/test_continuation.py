@@ -229,5 +229,4 @@ def test_an_answer_that_loops_is_stopped_and_may_go_on(
     begun = ask(assistant, steps=9)
     assert resume(assistant, begun).tokens == answer.tokens, "a pause is no new beginning"
     longer = resume(assistant, answer)
-    assert longer.finish in ("repetition", "length")
     assert len(longer.tokens) > len(answer.tokens) + 200
