@@ -1,6 +1,7 @@
 """What drafters may learn from: the library's texts and the chats that are not private, as one.
 
-Owns which texts these are, and that no secret in a chat leaves its transcript. Every store made
+Owns which texts these are (an answer that repeated itself until it was stopped is none), and that
+no secret in a chat leaves its transcript. Every store made
 from texts (CREST, dense index, passages) is a projection of this: it stores the keys of what it
 contains, and asks for the difference.
 """
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from datastores.chats.history import History
+from datastores.chats.records import LOOPED, STREAMING
 from datastores.library.documents import CHATS
 from datastores.library.library import Library
 from datastores.redaction import redact
@@ -21,10 +23,10 @@ _MESSAGE_PREFIX = b"message "
 """Of the key of a message; its history's name and its number follow, since the numbers of a
 history that replaced a damaged one start again. A text's key is its digest."""
 
-_FINISHED = """
+_FINISHED = f"""
     SELECT messages.id FROM messages JOIN chats ON chats.id = messages.chat
-    WHERE NOT chats.private AND messages.role <> 'system' AND messages.finish <> ''
-    AND messages.content <> ''
+    WHERE NOT chats.private AND messages.role <> 'system'
+    AND messages.finish NOT IN ('{STREAMING}', '{LOOPED}') AND messages.content <> ''
 """
 
 

@@ -36,6 +36,7 @@ class AnswerRequest:
         states: of imported texts that it is worded from; None for the model's own words.
         window: what is left out of the chat: of `messages` at first, then of the prompt.
         remark: what to know of the answer; empty for nothing.
+        after_loop: whether an earlier answer of the chat repeated itself until it was stopped.
     """
 
     chat: Chat
@@ -50,6 +51,7 @@ class AnswerRequest:
     states: int | None = None
     window: Boundary = WHOLE_CHAT
     remark: str = ""
+    after_loop: bool = False
 
     def generation(self, passages: Sequence[FoundPassage] = ()) -> GenerationRequest:
         """What the model is asked for, with `passages` before the question."""

@@ -194,6 +194,7 @@ class Assistant:
             self._answer_end(settings.sampling),
             question_of(path[-1]),
             window=window,
+            after_loop=any(one.finish == records.LOOPED for one in path),
         )
         # Before the answer is stored: if retrieval fails, no empty answer is left behind.
         turn.passages = yield from self._modes.retrieve(self.engine, turn)
@@ -210,7 +211,9 @@ class Assistant:
     def _write(self, turn: AnswerRequest, answer: int) -> Generator[Event]:
         """Generate the stored `answer`, and store it while it grows."""
         texts = [message.content for message in turn.messages]
-        engine = self._isolation.engine(turn.chat, [*texts, turn.begun.text])
+        engine = self._isolation.engine(
+            turn.chat, [*texts, turn.begun.text], after_loop=turn.after_loop
+        )
         statistics, provenance = Statistics(), Provenance()
         provenance.append(turn.begun.pieces)
 
@@ -251,7 +254,15 @@ class Assistant:
             content = self.history.message(answer).content
             offered = partial(self._is_offered, turn.chat.id)
             cached = self._cached(turn)
-            self._isolation.answered(turn.chat, engine, turn.messages, content, cached, offered)
+            self._isolation.answered(
+                turn.chat,
+                engine,
+                turn.messages,
+                content,
+                cached,
+                offered,
+                looped=finish == records.LOOPED,
+            )
             if finish == records.FAILED and not content:
                 replaced = turn.begun is not NOTHING_WRITTEN
                 active = turn.question if replaced else turn.chat.active

@@ -1,6 +1,7 @@
-"""Keeps private chats and chats with secrets out of everything that drafts, indexes or learns.
+"""Keeps private chats, secrets and loops out of everything that drafts, indexes or learns.
 
-A secret (a key, a password) belongs to the transcript alone. `datastores.corpus` already
+A secret (a key, a password) belongs to the transcript alone, and so does an answer that repeated
+itself until it was stopped. `datastores.corpus` already
 excludes such chats from the stores built on it; this module excludes them from drafters and
 observers in memory, and from the dense index, which records answers while they are generated.
 """
@@ -39,17 +40,21 @@ class ChatIsolation:
         self._chat: int | None = None
         self._isolated = engine
 
-    def engine(self, chat: Chat, texts: Iterable[str]) -> Engine:
+    def engine(self, chat: Chat, texts: Iterable[str], *, after_loop: bool = False) -> Engine:
         """The engine that answers in `chat`, whose messages so far are `texts`.
 
         The isolated one has no observers, and drafters of its own, so that what those remember is
         drafted from in this chat alone and goes with it.
+
+        Args:
+            after_loop: whether an answer among them repeated itself until it was stopped; the dense
+                index, which would record it with what follows, then records nothing.
         """
         keep_answer(self._engine.observers, None)  # the last one's, if it failed
         if not chat.private and not any(redact(text)[1] for text in texts):
             self._chat = None
             source = chat_source(self._history, chat.id)
-            set_recording_source(self._engine.observers, source)
+            set_recording_source(self._engine.observers, None if after_loop else source)
             return self._engine
         if self._engine.stores.dense is not None:
             self._engine.stores.dense.leave()
@@ -72,6 +77,8 @@ class ChatIsolation:
         text: str,
         cached: int,
         offered: Offered,
+        *,
+        looped: bool = False,
     ) -> None:
         """Record the answer `text` to `thread`, if `engine` is the shared one; forget the chat
         instead if the answer holds a secret.
@@ -79,6 +86,8 @@ class ChatIsolation:
         Args:
             cached: how many of the target's first tokens belong to the chat.
             offered: whether the chat may still be recorded; asked later, on another thread.
+            looped: whether the answer repeated itself until it was stopped: nothing is drafted
+                from it then.
 
         Raises:
             StoreError: the dense index cannot be written.
@@ -92,7 +101,11 @@ class ChatIsolation:
             return
         if engine.states is not None:
             engine.states.keep(source, cached, offered)
-        if engine.learns:
+        if looped:
+            keep_answer(engine.observers, None)
+            forget_answers(engine.drafters)
+            engine.stores.ask_dense(lambda index: index.forget(source))
+        elif engine.learns:
             questions = [message.content for message in thread if message.role == USER]
             question, topic = question_key(questions[-1]), question_key(questions[0])
             origin = AnswerOrigin(source, chat.id, question, topic, offered)

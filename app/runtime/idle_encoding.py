@@ -23,7 +23,7 @@ from app.engine.engine import Engine
 from app.indexing.corpus_index import TOKENS_FILE
 from app.locations import Locations
 from datastores.chats.history import History
-from datastores.chats.records import Chat
+from datastores.chats.records import LOOPED, Chat
 from datastores.corpus import is_message
 from datastores.dense.index import DenseIndex
 from datastores.dense.worker import DenseWorker
@@ -168,10 +168,12 @@ def _update_chats(
 
 
 def _tokens_of(engine: Engine, history: History, chat: Chat) -> list[int]:
-    """A chat as the model would have it in its context; nothing if it holds a secret."""
+    """A chat as the model would have it in its context; nothing if it holds a secret or a loop."""
     thread = history.path(chat.active) if chat.active is not None else []
     texts = [chat.system, *(message.content for message in thread)]
     if not thread or any(redact(text)[1] for text in texts):
+        return []
+    if any(message.finish == LOOPED for message in thread):
         return []
     messages = shown_messages(engine.vocabulary, chat.system, thread)
     return [token for part in blocks(engine, messages) for token in engine.render(part)]

@@ -26,6 +26,8 @@ INTERRUPTED = "interrupted"
 """`finish` of an answer that the person stopped, or whose process died."""
 FAILED = "failed"
 """`finish` of an answer that an error ended."""
+LOOPED = "repetition"
+"""`finish` of an answer that was stopped because it repeated itself: nothing learns from it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from datastores.chats.history import History
-from datastores.chats.records import STREAMING
+from datastores.chats.records import LOOPED, STREAMING
 from datastores.corpus import Corpus, CorpusText
 from datastores.library.documents import CHATS, CODE, NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
@@ -45,6 +45,15 @@ def test_an_answer_counts_once_it_is_finished(corpus: Corpus, history: History) 
     assert not _passages(corpus)
     history.extend_message(answer.id, "whole", (1,), {}, "stop")
     assert {passage.text for passage in _passages(corpus)} == {"whole"}
+
+
+def test_an_answer_that_was_stopped_as_a_loop_stays_out(corpus: Corpus, history: History) -> None:
+    chat = history.create_chat().id
+    asked = history.add_message(chat, None, "user", "why?")
+    answer = history.add_message(chat, asked.id, "assistant", "so so", finish=STREAMING)
+    history.extend_message(answer.id, "so so so", (1,), {}, LOOPED)
+    assert {passage.text for passage in _passages(corpus)} == {"why?"}
+    assert len(corpus.messages_since(0)[0]) == 1
 
 
 def test_private_chats_and_system_prompts_stay_out(corpus: Corpus, history: History) -> None:

@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from app.conversation import privacy
+from app.conversation import generation, privacy
 from app.conversation.assistant import Assistant
 from app.conversation.privacy import CHAT_PREFIX, ChatIsolation, chat_source
 from app.engine.engine import Engine
 from app.engine.stores import make_observers, open_replay
 from app.engine.student_versions import replay_path
 from app.locations import locate
+from app.runtime.idle_encoding import encode_when_idle
 from datastores.chats.history import History
+from datastores.chats.records import LOOPED
 from datastores.dense.index import DenseIndex
 from datastores.dense.store import DenseStore
 from datastores.dense.worker import DenseWorker
@@ -182,6 +184,38 @@ def test_an_isolated_chat_is_not_recorded(
         assert positions(engine) == before
         list(assistant.answer(history.create_chat().id, None, "hello"))
         assert positions(engine) > before
+
+
+def test_nothing_is_drafted_from_an_answer_that_was_stopped_as_a_loop(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(History.open(tmp_path / "history.db")) as history:
+        assistant, looped = Assistant(engine, history), history.create_chat().id
+        list(assistant.answer(history.create_chat().id, None, "hello"))
+        before = positions(engine)
+        with monkeypatch.context() as patched:
+            patched.setattr(generation, "is_looping", lambda tokens, start: len(tokens) > start + 8)
+            list(assistant.answer(looped, None, "hello"))
+        last = history.thread(looped)[-1]
+        assert last.finish == LOOPED
+        assert drafted(engine) == 0
+        assert positions(engine) == before
+        list(assistant.answer(looped, last.id, "hello"))
+        assert history.thread(looped)[-1].finish != LOOPED
+        assert positions(engine) == before, "its prompt holds the loop"
+        list(encode_when_idle(engine, locate(tmp_path), history, texts=True))
+        assert positions(engine) == before
+
+
+def test_a_loop_is_not_learned_from(
+    tmp_path: Path, recording: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(History.open(tmp_path / "history.db")) as history:
+        assistant, chat = Assistant(recording, history), history.create_chat().id
+        list(assistant.answer(chat, None, "hello"))
+        monkeypatch.setattr(generation, "is_looping", lambda tokens, start: len(tokens) > start + 8)
+        list(assistant.answer(chat, history.thread(chat)[-1].id, "hello"))
+        assert len(recorded(recording, tmp_path)) == 1
 
 
 def test_answers_are_filed_under_their_chat(tmp_path: Path, engine: Engine) -> None:
