@@ -20,7 +20,13 @@ CHATML_TEMPLATE = (
 
 
 class Renderer(Protocol):
-    """Turns messages into text."""
+    """Turns messages into text.
+
+    Attributes:
+        seconds: of processor time that its renderings took so far.
+    """
+
+    seconds: float
 
     def render(self, messages: Sequence[Mapping[str, object]], others: str) -> str:
         """The conversation as text, up to where the assistant's answer begins.
@@ -37,6 +43,8 @@ class Renderer(Protocol):
 class ChatML:
     """Every message between `<|im_start|>` with its role and `<|im_end|>`."""
 
+    seconds = 0.0
+
     def render(self, messages: Sequence[Mapping[str, object]], others: str) -> str:
         """As `Renderer`."""
         turns = [
@@ -49,6 +57,7 @@ class ChatML:
 class QuestionsAndAnswers:
     """The text that a base model continues: questions and answers, after what it is told."""
 
+    seconds = 0.0
     _PREFIXES = {USER: "Question: ", ASSISTANT: "Answer: "}  # noqa: RUF012
     _SEPARATORS = {USER: "\n"}  # noqa: RUF012
 

@@ -14,13 +14,11 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import product
-from time import monotonic
-from typing import TypeVar
 
 from datastores.errors import ModelError
 from engines.chat_template.formats import ASSISTANT, SYSTEM, USER, Renderer
@@ -38,7 +36,8 @@ PAD = "\x1f"
 QUOTED_PADS = ("\\x1f", "\\u001f")
 """How Python and JSON write it: a content was quoted."""
 SEARCH_S = 6.0
-"""Until a template that is still refusing conversations is given up, in seconds."""
+"""Until a template that is still refusing conversations is given up, in seconds of its own
+processor time: a busy machine must not cost a model its format."""
 BETWEEN = "\n\n"
 """Between contents that become one message."""
 
@@ -167,10 +166,16 @@ class Placer:
             ModelError: the template refuses them or leaves a content out, however they are
                 arranged.
         """
+        return self._search(messages, self._renderer.seconds)
+
+    def _search(self, messages: Sequence[Message], began: float) -> Placed:
+        """As `place`; `began`: `seconds` of the renderer when the search did."""
         kind = _kind([message.role for message in messages])
         shown: Placed | None = None
         problem: ModelError | None = None
-        for placement in _in_time(self._candidates(kind)):
+        for placement in self._candidates(kind):
+            if (shown or problem) and self._is_late(began):
+                break
             try:
                 placed = self._try(placement, messages)
             except TemplateRefusalError as error:
@@ -193,13 +198,15 @@ class Placer:
     def _learn(self) -> Dialect:
         """The first dialect in which a chat with a system message needs no rearrangement; failing
         that, one without; failing that, the first that shows a chat at all."""
-        trials = ((chat, one) for chat in (INSTRUCTED_CHAT, PLAIN_CHAT) for one in DIALECTS)
-        for chat, dialect in _in_time(trials):
+        began = self._renderer.seconds
+        for chat, dialect in product((INSTRUCTED_CHAT, PLAIN_CHAT), DIALECTS):
+            if self._is_late(began):
+                raise ModelError(f"the model's chat template fails: it takes over {SEARCH_S:g} s")
             with suppress(TemplateRefusalError):
                 placed = self._try(Placement(Structure.AS_IT_IS, dialect), chat)
                 if placed is not None and placed.segments is not None:
                     return dialect
-        return self.place(PLAIN_CHAT).placement.dialect
+        return self._search(PLAIN_CHAT, began).placement.dialect
 
     def _candidates(self, kind: tuple[bool, ...]) -> Iterator[Placement]:
         """The one that worked for this kind of conversation, then all, the least changes first."""
@@ -274,21 +281,8 @@ class Placer:
             self._nonce in segment.text.lower() or any(pad in segment.text for pad in QUOTED_PADS)
         )
 
-
-T = TypeVar("T")
-
-
-def _in_time(trials: Iterable[T]) -> Iterator[T]:
-    """`trials`, as long as they take no longer than `SEARCH_S`.
-
-    Raises:
-        ModelError: they do.
-    """
-    began = monotonic()
-    for trial in trials:
-        if monotonic() - began > SEARCH_S:
-            raise ModelError(f"the model's chat template fails: it takes over {SEARCH_S:g} s")
-        yield trial
+    def _is_late(self, began: float) -> bool:
+        return self._renderer.seconds - began > SEARCH_S
 
 
 def _content(message: Message, match: re.Match[str]) -> Content:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from engines.target import Vocabulary
 
@@ -44,6 +45,7 @@ class ReasoningMarks:
 
 
 _ASSISTANT, _FINAL = "<|start|>assistant", "<|channel|>final<|message|>"
+_BEGIN = "<|begin|>assistant"
 _CHANNELS = ("<|channel|>analysis<|message|>", "<|channel|>commentary<|message|>")
 
 FAMILIES = (
@@ -64,6 +66,31 @@ FAMILIES = (
     ),
     # gpt-oss without its control tokens, as some programs store it.
     ReasoningMarks(("analysis",), ("assistantfinal",), bare=False, worded=True),
+    # Muse Glimmer names who reads a message.
+    ReasoningMarks(
+        (_ASSISTANT + " to=self<|message|>", "to=self<|message|>"),
+        ("<|eom|>",),
+        (_ASSISTANT + " to=user<|message|>", "to=user<|message|>"),
+        ("<|eot|>",),
+        bare=False,
+    ),
+    # Solar Open.
+    ReasoningMarks(
+        (_BEGIN + "<|think|>", "<|think|>"),
+        ("<|end|>",),
+        (_BEGIN + "<|content|>", "<|content|>"),
+        ("<|end|>",),
+        bare=False,
+    ),
+    # Kimi K3.
+    ReasoningMarks(
+        ("<|open|>think<|sep|>",),
+        ("<|close|>think<|sep|>",),
+        ("<|open|>response<|sep|>",),
+        ("<|close|>response<|sep|>",),
+    ),
+    # Apertus.
+    ReasoningMarks(("<|inner_prefix|>",), ("<|inner_suffix|>",)),
     # Gemma 4.
     ReasoningMarks(("<|channel>thought", "<|channel>"), ("<channel|>",)),
     # Command R7B, Command A.
@@ -93,6 +120,10 @@ FAMILIES = (
         ("[BEGIN FINAL RESPONSE]",),
         afters=("[END FINAL RESPONSE]",),
     ),
+    # Marco-o1.
+    ReasoningMarks(("<Thought>",), ("</Thought>",), ("<Output>",), ("</Output>",)),
+    # K2 Think, with less effort.
+    ReasoningMarks(("<think_fast>", "<think_faster>"), ("</think_fast>", "</think_faster>")),
     # EXAONE Deep, Reflection, Reka, Seed-OSS, Kimi-VL.
     ReasoningMarks(("<thought>",), ("</thought>",)),
     ReasoningMarks(("<thinking>",), ("</thinking>",)),
@@ -167,22 +198,59 @@ def _split(text: str, at: int, marks: ReasoningMarks, growing: bool) -> Reasonin
         if growing and _may_become(text, at, marks.openings):
             break  # of several the longest is the right one
         start = at + len(opening)
-        found = [
-            (place, closing)
-            for closing in marks.closings
-            if (place := text.find(closing, start)) >= 0
-        ]
-        if not found:
+        repeated = _skip_space(text, start)
+        if _mark_at(text, repeated, marks.openings):
+            at = repeated  # the prompt wrote one, and the model another
+            continue
+        if growing and _may_become(text, repeated, marks.openings):
+            return ReasoningSplit(_joined(parts), "", True, len(text), len(text))
+        found = _closing(text, start, marks, growing)
+        if found is None:
             end = len(text) - (_begun_at_end(text[start:], marks.closings) if growing else 0)
             parts.append(text[start:end])
             return ReasoningSplit(_joined(parts), "", growing, len(text), len(text))
-        place, closing = min(found)
+        place, closing = found
         parts.append(text[start:place])
         closed = place + len(closing)
         at = _skip_space(text, closed)
     if growing and _may_become(text, at, marks.openings):
         return ReasoningSplit(_joined(parts), "", True, len(text), len(text))
     return _answer(text, closed, marks, parts, growing)
+
+
+def _closing(text: str, start: int, marks: ReasoningMarks, growing: bool) -> tuple[int, str] | None:
+    """Where the reasoning from `start` on is closed, and by what; None if it is not.
+
+    A mark in quotes or in code is what the reasoning is about, unless there is no other. Where the
+    model opens more reasoning inside it, what closes the last of it counts.
+    """
+    depth, last = 1, None
+    for mark in _marks_in(marks).finditer(text, start):
+        if _is_quoted(text, mark, growing) or _in_fence(text[start : mark.start()]):
+            continue
+        if mark[0] in marks.openings:
+            depth += 1
+            continue
+        depth, last = depth - 1, mark
+        if not depth:
+            break
+    if last is None and not growing:
+        quoted = _marks_in(marks).finditer(text, start)
+        last = next((mark for mark in quoted if mark[0] in marks.closings), None)
+    return None if last is None else (last.start(), last[0])
+
+
+@cache
+def _marks_in(marks: ReasoningMarks) -> re.Pattern[str]:
+    """Matches an opening or a closing of the family, the longest first."""
+    texts = sorted((*marks.openings, *marks.closings), key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, texts)))
+
+
+def _is_quoted(text: str, mark: re.Match[str], growing: bool) -> bool:
+    """Whether `mark` stands in quotes, or may while the text is `growing`."""
+    before, after = text[max(0, mark.start() - 1) : mark.start()], text[mark.end() : mark.end() + 1]
+    return bool(before) and before in _QUOTES and (after in _QUOTES if after else growing)
 
 
 def _answer(
@@ -214,7 +282,7 @@ def _is_marked(text: str, at: int, marks: ReasoningMarks) -> bool:
 
 def _first_marks(marks: ReasoningMarks) -> tuple[str, ...]:
     """What an output may begin with; `<answer>` alone is a document's."""
-    alone = (mark for mark in marks.befores if mark.startswith("<|"))
+    alone = (mark for mark in marks.befores if "<|" in mark)
     return (*marks.openings, *alone)
 
 

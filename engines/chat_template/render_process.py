@@ -24,6 +24,8 @@ NONE, UNDEFINED, EMPTY = "none", "undefined", "empty"
 of them defined; all that the template mentions an empty text."""
 TEXT, REFUSED, FAILED = "text", "refused", "failed"
 """Keys of the process's answers, with a text or a reason."""
+SECONDS = "seconds"
+"""Key of the processor time that an answer took."""
 
 
 class TemplateRefusalError(ModelError):
@@ -31,10 +33,15 @@ class TemplateRefusalError(ModelError):
 
 
 class RenderProcess:
-    """Renders one template, for any thread. Ends with the last reference to it."""
+    """Renders one template, for any thread. Ends with the last reference to it.
+
+    Attributes:
+        seconds: of processor time that its renderings took so far.
+    """
 
     def __init__(self, source: str, constants: Mapping[str, str]) -> None:
         """`constants` are defined in every rendering."""
+        self.seconds = 0.0
         self._compiled = json.dumps([source, constants]).encode()
         self._child: ChildProcess | None = None
         self._problem = ""
@@ -57,6 +64,7 @@ class RenderProcess:
         with self._lock:
             child = self._start()
             answer = self._ask(child, others, json.dumps(messages).encode())
+            self.seconds += answer[SECONDS]
         if REFUSED in answer:
             raise TemplateRefusalError(_failing(answer[REFUSED]))
         if FAILED in answer:

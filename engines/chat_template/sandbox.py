@@ -12,18 +12,21 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from time import process_time
 from typing import Any, NoReturn
 
 from jinja2 import Template, TemplateError, meta, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
 
 from engines.chat_template.render_process import (
     EMPTY,
     FAILED,
     NONE,
     REFUSED,
+    SECONDS,
     TEXT,
 )
 from engines.child_process import emit, receive_requests, run_child
@@ -59,6 +62,13 @@ class GenerationTag(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
+class TemplateMessage(dict[str, Any], Namespace):
+    """A message whose fields a template may set, as llama.cpp lets them: `{% set m.content = … %}`.
+
+    Jinja allows it of namespaces alone. Each rendering has messages of its own.
+    """
+
+
 class TemplateRenderer:
     """A compiled template.
 
@@ -81,7 +91,8 @@ class TemplateRenderer:
         elif others == EMPTY:
             parsed = self._environment.parse(self._source)
             variables = dict.fromkeys(meta.find_undeclared_variables(parsed), "")
-        variables |= {**self._constants, "messages": messages, "add_generation_prompt": True}
+        variables |= {**self._constants, "add_generation_prompt": True}
+        variables["messages"] = [TemplateMessage(message) for message in messages]
         return self._template.render(variables)
 
 
@@ -131,7 +142,9 @@ def main(arguments: Sequence[str]) -> None:
         return
     emit({})
     for others, content in requests:
-        emit(_answer(renderer, others, content))
+        began = process_time()
+        answer = _answer(renderer, others, content)
+        emit({**answer, SECONDS: process_time() - began})
 
 
 def _answer(renderer: TemplateRenderer, others: str, content: bytes) -> dict[str, str]:

@@ -187,6 +187,17 @@ AWKWARD = {
         f"{_EACH}{_MESSAGE}{_NEXT}{_END}"
     ),
     "functions": "{{ functions + '\n' + datetime }}" + _EACH + _MESSAGE + _NEXT + _END,
+    "sets fields of messages": (
+        _EACH
+        + "{% set m.content = 'so: ' + m.content %}{% set m.calls = [] %}"
+        + _NEXT
+        + "{% if messages[0].calls is defined %}"
+        + _EACH
+        + _MESSAGE
+        + _NEXT
+        + "{% endif %}"
+        + _END
+    ),
     "date": "{{ strftime_now('%d %B %Y') }}" + _EACH + _MESSAGE + _NEXT + _END,
     "one turn": "<|im_start|>user\n{{ messages[-1].content }}<|im_end|>\n" + _END,
     "trims": _EACH + "{{ m.role }}: {{ m.content | trim }}\n" + _NEXT + "assistant: ",

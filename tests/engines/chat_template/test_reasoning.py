@@ -84,6 +84,37 @@ OUTPUTS = {
     "exaone": (f"<thought>\n{SUM}\n</thought>\n\nIt is 40.", SUM, "It is 40."),
     "seed": (f"<seed:think>{SUM}</seed:think>It is 40.", SUM, "It is 40."),
     "kimi-vl": (f"◁think▷{SUM}◁/think▷It is 40.", SUM, "It is 40."),
+    "kimi k3": (
+        f"<|open|>think<|sep|>{SUM}<|close|>think<|sep|>"
+        "<|open|>response<|sep|>It is 40.<|close|>response<|sep|>",
+        SUM,
+        "It is 40.",
+    ),
+    "solar open": (
+        f"<|think|>{SUM}<|end|><|begin|>assistant<|content|>It is 40.<|end|>",
+        SUM,
+        "It is 40.",
+    ),
+    "muse glimmer": (
+        f" to=self<|message|>{SUM}<|eom|><|start|>assistant to=user<|message|>It is 40.",
+        SUM,
+        "It is 40.",
+    ),
+    "muse glimmer, at once": (" to=user<|message|>It is 40.", "", "It is 40."),
+    "apertus": (f"<|inner_prefix|>{SUM}<|inner_suffix|>It is 40.", SUM, "It is 40."),
+    "marco-o1": (
+        f"<Thought>\n{SUM}\n</Thought>\n<Output>\nIt is 40.\n</Output>",
+        SUM,
+        "It is 40.\n",
+    ),
+    "k2 think": (f"<think_fast>\n{SUM}\n</think_fast>\n\n40", SUM, "40"),
+    "opened by prompt and model": (f"<think>\n<think>\n{SUM}</think>\n40", SUM, "40"),
+    "about the mark": ("<think>\nIt is `</think>`.\n</think>\n40", "It is `</think>`.", "40"),
+    "code with the mark": (
+        "<think>\n```\n</think>\n```\nSo.\n</think>\n40",
+        "```\n</think>\n```\nSo.",
+        "40",
+    ),
 }
 
 PLAIN = [
@@ -107,6 +138,22 @@ def test_each_family_s_output(name: str) -> None:
     split = split_reasoning(text)
     assert (split.reasoning, split.answer, split.marked) == (reasoning, answer, True)
     assert text[split.start : split.end] == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning", "answer"),
+    [
+        ("<think>a<think>b</think>c</think>40", "a<think>b</think>c", "40"),
+        ("<think>a <think> b</think>40", "a <think> b", "40"),
+        ('<think>It is "40"</think>"Forty"', 'It is "40"', '"Forty"'),
+        ("<think>a</think>40 </think> x", "a", "40 </think> x"),
+    ],
+)
+def test_of_several_marks_the_one_that_ends_the_reasoning_counts(
+    text: str, reasoning: str, answer: str
+) -> None:
+    split = split_reasoning(text)
+    assert (split.reasoning, split.answer) == (reasoning, answer)
 
 
 @pytest.mark.parametrize("text", PLAIN)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +14,9 @@ from assets.recipe.tokens import CHAT_TEMPLATE
 from datastores.errors import ModelError
 from engines.chat_template.formats import CHATML_TEMPLATE
 from engines.chat_template.parts import PART_TURNS, find_seams
+from engines.chat_template.placement import PLAIN_CHAT, SEARCH_S, Placer
 from engines.chat_template.prompt_builder import Message
+from engines.chat_template.render_process import TemplateRefusalError
 from engines.chat_template.template import BASE_MODEL, ChatTemplate
 from engines.llama.model import LlamaModel
 from tests.engines import templates
@@ -289,6 +291,53 @@ def test_every_content_is_in_the_prompt(source: str) -> None:
     assert template.problem == ""
     for messages in CHATS.values():
         assert_whole(REASONER.show(template.render(messages)), messages)
+
+
+def test_a_template_that_sets_fields_of_messages_keeps_their_turns() -> None:
+    template = ChatTemplate(templates.AWKWARD["sets fields of messages"], CHATML)
+    assert CHATML.show(template.render(CHATS["stopped"])) == (
+        "⟦<|im_start|>⟧user\nso: u⟦<|im_end|>⟧\n⟦<|im_start|>⟧assistant\nso: ⟦<|im_end|>⟧\n"
+        "⟦<|im_start|>⟧user\nso: v⟦<|im_end|>⟧\n⟦<|im_start|>⟧assistant\n"
+    )
+
+
+class Refusing:
+    """Renders a chat once it has refused so many arrangements, each of which takes time."""
+
+    def __init__(self, refusals: int, seconds: float) -> None:
+        self.seconds = 0.0
+        self._refusals = refusals
+        self._each = seconds
+
+    def render(self, messages: Sequence[Mapping[str, object]], others: str) -> str:
+        self.seconds += self._each
+        self._refusals -= 1
+        if self._refusals >= 0:
+            raise TemplateRefusalError("no")
+        return "|".join(str(message["content"]) for message in messages)
+
+
+def test_an_arrangement_is_searched_for_until_the_template_has_taken_too_long() -> None:
+    """Its own processor time counts, not what other programs take of the machine."""
+    assert Placer(Refusing(25, 0.1)).place(PLAIN_CHAT).segments is not None
+    with pytest.raises(ModelError, match="it takes over 6 s"):
+        Placer(Refusing(25, 0.5))
+
+
+class Quoting:
+    """Renders contents in a form that no arrangement makes exact, slowly."""
+
+    seconds = 0.0
+
+    def render(self, messages: Sequence[Mapping[str, object]], others: str) -> str:
+        self.seconds += 0.1
+        return "".join(f"{message['content']!r}" for message in messages) * 2
+
+
+def test_an_inexact_rendering_is_used_when_time_for_a_better_one_is_up() -> None:
+    renderer = Quoting()
+    assert Placer(renderer).place(PLAIN_CHAT).segments is None
+    assert renderer.seconds < 2 * SEARCH_S
 
 
 @pytest.mark.parametrize("source", PUBLIC or [None], ids=lambda path: path.stem if path else "none")
