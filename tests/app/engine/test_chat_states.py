@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from app.config import Options
 from app.conversation.assistant import Assistant
-from app.engine.chat_states import ChatStates
+from app.engine.chat_states import MIN_GAIN_TOKENS, MIN_READING_S, ChatStates
 from app.engine.engine import Engine, load, open_chat_states
 from app.locations import Locations
 from app.runtime.deletion import delete_chat, erase_deleted, make_private
@@ -157,6 +157,32 @@ def test_a_new_chat_with_the_same_beginning_starts_from_it(
 def test_what_is_read_quickly_is_not_saved(locations: Locations, history: History) -> None:
     ask(opened(locations, min_reading_s=3600), history, LONG)
     assert not locations.chat_states.exists()
+
+
+@pytest.mark.parametrize(("token_s", "saved"), [(0.0005, True), (0.0001, False)])
+def test_a_delay_that_is_felt_is_saved(
+    locations: Locations,
+    history: History,
+    monkeypatch: pytest.MonkeyPatch,
+    token_s: float,
+    saved: bool,
+) -> None:
+    """A chat that takes .15 s to read, as with a small model, is not read for each question."""
+    monkeypatch.setattr(f"{__name__}.TOKEN_S", token_s)
+    monkeypatch.setattr(SavableTarget, "load_s", 0.001)
+    engines = [opened(locations, min_reading_s=MIN_READING_S) for _ in range(2)]
+    chat = ask(engines[0], history, LONG)
+    ask(engines[1], history, "more", chat)
+    assert (read(engines[1]) < 20) is saved
+
+
+def test_what_would_not_be_loaded_is_not_saved(
+    locations: Locations, history: History, engine: Engine
+) -> None:
+    assert engine.states is not None
+    engine.states.observe(MIN_GAIN_TOKENS, 3600.0)
+    engine.states.keep("chat", MIN_GAIN_TOKENS - 1, lambda: True)
+    assert not engine.states.slice()
 
 
 def test_private_and_secret_chats_leave_nothing(
