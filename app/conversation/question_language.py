@@ -17,7 +17,9 @@ MIN_FOREIGN_WORDS = 2
 """Words that a question has at least, and more than small English ones, that are small ones of
 other languages, names of what a terminal deals with in these, or have an accent."""
 
-_QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|(?<!\w)'[^']*'(?!\w)|```.*?(?:```|\Z)", re.DOTALL)
+_QUOTED = re.compile(
+    r"`[^`]*`|\"[^\"]*\"|“[^“”]*”|(?<!\w)'[^']*'(?!\w)|```.*?(?:```|\Z)", re.DOTALL
+)
 _WORD = re.compile(r"(?<![\w./~@*-])[^\W\d_]+(?![\w/@*-]|\.\w)")
 
 _ENGLISH = frozenset(

@@ -95,8 +95,8 @@ MIXED = "mixed encodings: imported, but some characters may be wrong"
 ASSUMED = "assumed to be {encoding}: imported, but some characters may be wrong"
 
 _LETTER = r"[^\W\d_µªº¹²³¼½¾]"
-_FOREIGN = re.compile(rf"{_LETTER}*(?![A-Za-z]){_LETTER}+")
-"""A word with letters beyond ASCII."""
+_FOREIGN = re.compile(rf"(?<![A-Za-z])[A-Za-z]*+{_LETTER}+")
+"""A word with letters beyond ASCII. A word without is looked at once, however long it is."""
 _ASCII = re.compile(r"[A-Za-z]")
 _EAST_ASIAN = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uff66-\uff9d]")
 _ODD = re.compile(rf"[\x80-\x9f]|(?<={_LETTER})[¡-¬¯±-¶¸-¿×÷†‡‰‹›„‚ˆ˜\u2500-\u25ff](?={_LETTER})")

@@ -73,7 +73,7 @@ _SHOWN_CONTENT = (None, "text", "multimodal_text")
 """ChatGPT's types of a content that is part of the conversation."""
 
 _HIDDEN = "is_visually_hidden_from_conversation"
-_CITATIONS = re.compile("\ue200[^\ue201]*\ue201|【[^】]*†[^】]*】")
+_CITATIONS = re.compile("\ue200[^\ue200\ue201]*\ue201|【[^【】†]*†[^【】]*】")
 """Marks of sources, which ChatGPT shows as links: `\ue200cite…\ue201` and `【12†source】`."""
 
 _REASONING = re.compile(

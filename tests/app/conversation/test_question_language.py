@@ -53,6 +53,11 @@ def test_names_and_commands_are_no_language(question: str) -> None:
     assert not is_foreign(question)
 
 
+def test_a_quotation_begins_at_the_last_mark_before_its_end() -> None:
+    """Each mark is looked at once: German texts have thousands that end a quotation."""
+    assert is_foreign("“ wie kopiere ich ein Verzeichnis, “bitte”?")
+
+
 def test_no_question_that_the_embedded_model_knows_is_taken_for_another_language() -> None:
     known = (files("assets") / "known-questions.txt").read_text("utf-8").splitlines()
     assert len(known) == 1000

@@ -116,3 +116,22 @@ def test_a_damaged_file_is_read_or_skipped_and_the_next_is_read(
     assert isinstance(digest, FileDigest)
     assert isinstance(document, ReadDocument)
     assert document.document.parts[0].text == "next"
+
+
+_REPETITIVE: Mapping[str, bytes] = {
+    "comments.md": b"<!-- one -->\n" * 40 + b"# Title",
+    "word.txt": b"A" * 60_000 + b" caf\xe9",
+    "from.txt": b"From " + b"A" * 60_000,
+    "numbers.txt": b"From " + b"1" * 60_000 + b"\n\n",
+    "marks.json": json.dumps([chatgpt("one", "\u3010\u2020" * 10_000, "hi")]).encode(),
+    "sources.json": json.dumps([chatgpt("one", "\ue200" * 300_000, "hi")]).encode(),
+}
+
+
+@pytest.mark.parametrize("name", _REPETITIVE)
+def test_what_repeats_itself_is_read_in_the_time_of_any_file(
+    tmp_path: Path, reader: ReaderProcess, name: str
+) -> None:
+    size = (tmp_path / name).write_bytes(_REPETITIVE[name])
+    events = list(reader.read(FoundFile(str(tmp_path), name, tmp_path / name, size)))
+    assert any(isinstance(event, ReadDocument) for event in events)
