@@ -8,13 +8,19 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
+from glob import escape
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from time import time
 
 import psutil
 from filelock import FileLock, Timeout
 
 from datastores.errors import StoreError
+
+ABANDONED_S = 86_400.0
+"""Age in seconds of an unfinished file whose writer was killed: writing takes moments."""
 
 
 def write_atomic(
@@ -25,12 +31,13 @@ def write_atomic(
     Raises:
         OSError: it cannot be written; nothing is left of the new one.
     """
+    _drop_abandoned(path)
     with NamedTemporaryFile(
         "w",
         encoding="utf-8",
         newline=newline,
         dir=path.parent,
-        prefix=f".{path.name}.",
+        prefix=_unfinished(path),
         delete=False,
     ) as file:
         try:
@@ -52,7 +59,8 @@ def write_bytes_atomic(path: Path, pieces: Iterable[bytes | memoryview]) -> None
     Raises:
         OSError: it cannot be written; nothing is left of the new one.
     """
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+    _drop_abandoned(path)
+    with NamedTemporaryFile(dir=path.parent, prefix=_unfinished(path), delete=False) as file:
         try:
             file.writelines(pieces)
             file.close()
@@ -60,6 +68,19 @@ def write_bytes_atomic(path: Path, pieces: Iterable[bytes | memoryview]) -> None
         except BaseException:
             os.unlink(file.name)
             raise
+
+
+def _unfinished(path: Path) -> str:
+    """Begins the names of files that are to replace `path`, and of no other program's."""
+    return f".{path.name}.specchat-"
+
+
+def _drop_abandoned(path: Path) -> None:
+    """Delete what writers of `path` left that were killed."""
+    for left in path.parent.glob(f"{escape(_unfinished(path))}*"):
+        with suppress(FileNotFoundError):  # another process was faster
+            if left.stat().st_mtime < time() - ABANDONED_S:
+                left.unlink()
 
 
 PRIVATE_FILE, OTHERS = 0o600, 0o077
