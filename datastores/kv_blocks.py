@@ -239,7 +239,8 @@ class KvBlocks:
                 if block.name != path.name:
                     raise ValueError(path.name)
             except _UNREADABLE as error:
-                LOGGER.warning("%s is damaged: %r", path, error)
+                LOGGER.warning("%s is damaged: its chat is read again", path)
+                LOGGER.info("%s: %r", path, error)
                 with suppress(OSError):
                     path.unlink()
             else:

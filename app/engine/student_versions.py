@@ -7,7 +7,6 @@ and replay buffer. Refuses to know how versions are trained (`engines.distillati
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -147,7 +146,7 @@ def drop(versions: Versions, tainted: list[Version]) -> None:
         versions.select(max(earlier, default=0))
     try:
         for number in gone:
-            shutil.rmtree(versions.file(number).parent)
+            versions.delete(number)
         # The next round must not take what it saw before for learned.
         (versions.folder / ATTEMPT_FILE).unlink(missing_ok=True)
         for checkpoint in _checkpoints(versions):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -254,7 +254,8 @@ class Trainer:
                 state[f"{key}.{name}"] = value
         fresh = path.with_suffix(".new")
         try:
-            save_file(state, fresh, {"digest": digest, "step": str(self.step)})
+            about = {"digest": digest, "step": str(self.step), "content": _content(state)}
+            save_file(state, fresh, about)
             os.replace(fresh, path)
         except (OSError, SafetensorError) as error:
             fresh.unlink(missing_ok=True)
@@ -268,6 +269,8 @@ class Trainer:
                 if about.get("digest") != digest:
                     return False
                 state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                if about["content"] != _content(state):
+                    raise ValueError("it is damaged")
                 self._restore(state, int(about["step"]))
         except (OSError, SafetensorError, ValueError, KeyError) as error:
             # None, a damaged one, or one of other sizes: the round begins again.
@@ -288,6 +291,14 @@ class Trainer:
         self.model.load_state_dict({name: state[f"weight.{name}"] for name in own})
         self._moments = moments
         self.step = step
+
+
+def _content(state: Mapping[str, Tensor]) -> str:
+    """A checksum: one wrong bit may make a weight so large that no later round comes to an end."""
+    found = sha256()
+    for name in sorted(state):
+        found.update(state[name].detach().contiguous().numpy().tobytes())
+    return found.hexdigest()
 
 
 def student_backward(model: Llama, loss: Loss, records: Sequence[ReplayRecord]) -> float:

@@ -109,11 +109,14 @@ class Versions:
     def current(self) -> int:
         """Number of the version that drafts; 0 for the original student.
 
+        The one that was chosen, or the last one before it that is there; the latest if nobody can
+        read which was chosen.
+
         Raises:
             StoreError: the folder cannot be read.
         """
-        number = self._noted("version")
-        return number if number in self._numbers() else 0
+        chosen = self._noted("version")
+        return max((number for number in self._numbers() if number <= chosen), default=0)
 
     @property
     def current_identity(self) -> VersionIdentity:
@@ -176,7 +179,7 @@ class Versions:
             OSError: it cannot be deleted.
         """
         for old in self.folder.glob(f"{_PARTIAL}*"):
-            if not psutil.pid_exists(int(old.name.removeprefix(_PARTIAL))):
+            if not psutil.pid_exists(int(old.name.removeprefix(_PARTIAL).partition("-")[0])):
                 shutil.rmtree(old)
 
     def discard(self, partial: Path) -> None:
@@ -257,13 +260,25 @@ class Versions:
         self.select(0)
         try:
             for number in self._numbers():
-                shutil.rmtree(self.folder / f"{number:04d}")
+                self.delete(number)
             (self.folder / ATTEMPT_FILE).unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(f"cannot delete from {self.folder}: {error.strerror}") from error
 
+    def delete(self, number: int) -> None:
+        """Delete a version: all of it, since a process that is killed meanwhile leaves what the
+        next one deletes.
+
+        Raises:
+            OSError: it cannot be deleted.
+        """
+        gone = self.folder / f"{_PARTIAL}{os.getpid()}-{number}"
+        os.rename(self.folder / f"{number:04d}", gone)
+        shutil.rmtree(gone)
+
     def _noted(self, key: str) -> int:
-        """A number in `CURRENT_FILE`; 0 where there is none."""
+        """A number in `CURRENT_FILE`: 0 without the file, that of the latest version where it is
+        damaged."""
         try:
             found: Any = json.loads((self.folder / CURRENT_FILE).read_text("utf-8"))
             return int(found[key])
@@ -272,7 +287,7 @@ class Versions:
         except OSError as error:
             raise StoreError(f"cannot read {self.folder}: {error.strerror}") from error
         except (ValueError, KeyError, TypeError):
-            return 0  # damaged: the original student always works
+            return max(self._numbers(), default=0)
 
     def _last_number(self) -> int:
         """The last number that a version had, even if it was deleted: statistics go by it."""
@@ -302,4 +317,4 @@ class Versions:
     def _prune(self) -> None:
         for number in self._numbers()[:-KEPT]:
             if number != self.current:
-                shutil.rmtree(self.folder / f"{number:04d}")
+                self.delete(number)

@@ -196,6 +196,19 @@ def test_a_checkpoint_of_other_sizes_is_not_continued(tmp_path: Path) -> None:
     assert same.resume(path, "digest")
 
 
+@pytest.mark.parametrize("part", [0.3, 0.6, 0.95])
+def test_a_checkpoint_with_one_wrong_bit_is_not_continued(tmp_path: Path, part: float) -> None:
+    def trainer() -> Trainer:
+        return Trainer(torch.nn.Linear(64, 64), lambda _: 0.0, [], SETTINGS)
+
+    path = tmp_path / "round.safetensors"
+    trainer().save(path, "digest")
+    content = bytearray(path.read_bytes())
+    content[int(len(content) * part)] ^= 0x40
+    path.write_bytes(content)
+    assert not trainer().resume(path, "digest")
+
+
 def test_another_vocabulary_publishes_nothing(school: School) -> None:
     def refuse(path: Path) -> Student:
         raise InputError(f"{path.name} cannot draft for this model: token 5 is 'a' to one model")

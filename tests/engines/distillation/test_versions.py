@@ -1,6 +1,7 @@
 """The folder of versions: the latest three, one that drafts, nothing half-written."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -111,10 +112,41 @@ def test_a_file_that_was_swapped_is_noticed(versions: Versions) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"version": "x"}', '{"version": 7}'])
-def test_a_damaged_choice_is_the_original_student(versions: Versions, content: str) -> None:
+def test_a_damaged_choice_is_the_latest_version(versions: Versions, content: str) -> None:
+    publish(versions)
     publish(versions)
     (versions.folder / "current.json").write_text(content)
+    assert versions.current == 2
+    assert versions.next_number() == 3
+
+
+def test_where_the_chosen_version_is_gone_the_one_before_it_drafts(versions: Versions) -> None:
+    for _ in range(3):
+        publish(versions)
+    versions.select(2)
+    shutil.rmtree(versions.folder / "0002")
+    assert versions.current == 1
+    shutil.rmtree(versions.folder / "0001")
     assert versions.current == 0
+
+
+def test_a_version_whose_deletion_was_interrupted_is_gone(
+    versions: Versions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(versions)
+
+    def killed(path: Path) -> None:
+        (path / VERSION_FILE).unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("engines.distillation.versions.shutil.rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            versions.delete(1)
+    assert versions.all() == []
+    monkeypatch.setattr("engines.distillation.versions.psutil.pid_exists", lambda _: False)
+    versions.drop_abandoned()
+    assert [path.name for path in versions.folder.iterdir()] == ["current.json"]
 
 
 @pytest.mark.parametrize("content", ["", "{", "{}", '{"number": 1}'])
