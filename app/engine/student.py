@@ -188,7 +188,8 @@ def make_student(model: Path, locations: Locations) -> Path:
     """The draft model of setting `new` for `model`, made if there is none yet.
 
     Raises:
-        InputError: the embedded model has a student of its own.
+        InputError: the embedded model has a student of its own, or none of a useful size would cost
+            little beside `model`.
         ModelError: `model` cannot be read.
         StoreError: the file cannot be written.
     """
@@ -226,8 +227,8 @@ def choose_student(choice: str, locations: Locations) -> None:
 
     Raises:
         ModelError: there is no such model, or it or the chosen one cannot be read.
-        InputError: its vocabulary is not the chosen model's, that one has its own, or the settings
-            file is invalid.
+        InputError: its vocabulary is not the chosen model's, that one has its own, none of a useful
+            size would cost little beside it, or the settings file is invalid.
         StoreError: the settings file, or a new student, cannot be written.
     """
     from app.indexing.vocabularies import open_vocabulary

@@ -1,4 +1,4 @@
-"""A Llama model as a new F16 GGUF file, for llama.cpp, transformers and specchat.
+"""A model of `family.FAMILIES` as a new GGUF file, for llama.cpp, transformers and specchat.
 
 Owns the description of the model and the layout of its tensors. Whose vocabulary the file gets is
 the caller's matter. A file that exists already is changed by `weights.write_student`.
@@ -18,7 +18,10 @@ from torch import Tensor
 
 from datastores.errors import StoreError
 from engines.distillation.model import LlamaShape
-from engines.distillation.weights import ARCHITECTURE, ROPE_FACTORS, interleave, tensor_name
+from engines.distillation.weights import ROPE_FACTORS, for_file, tensor_name
+
+Q8_BLOCK = 32
+"""Elements of a row that Q8_0 stores together."""
 
 
 def write_llama(
@@ -28,6 +31,8 @@ def write_llama(
     weights: Mapping[str, Tensor],
     add_tokenizer: Callable[[Any], None],
     rope_factors: Tensor | None = None,
+    *,
+    quantised: bool = False,
 ) -> None:
     """Write `weights`, by the names of `Llama`'s parameters, to `path`, whole or not at all.
 
@@ -35,25 +40,23 @@ def write_llama(
         name: of the model, for display.
         add_tokenizer: adds the vocabulary, and whatever else is known, to a `gguf.GGUFWriter`.
         rope_factors: as in `weights.StudentFile`.
+        quantised: store matrices in Q8_0, where their rows allow it, not in F16.
 
     Raises:
         StoreError: the file cannot be written.
     """
-    from gguf import GGUFWriter
+    from gguf import GGUFWriter, LlamaFileType
 
     fresh = path.with_suffix(f".{os.getpid()}.partial")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        writer = GGUFWriter(fresh, ARCHITECTURE)
+        writer = GGUFWriter(fresh, shape.family.name)
         writer.add_name(name)
+        writer.add_file_type(LlamaFileType.MOSTLY_Q8_0 if quantised else LlamaFileType.MOSTLY_F16)
         _describe(writer, shape)
         add_tokenizer(writer)
         for key, weight in weights.items():
-            is_rotated = key.endswith(("q_proj", "k_proj"))
-            values = interleave(weight, len(weight) // shape.head_size) if is_rotated else weight
-            kind = torch.float16 if values.ndim == 2 else torch.float32
-            data = np.ascontiguousarray(values.detach().to(kind).numpy())
-            writer.add_tensor(tensor_name(key), data)
+            _add(writer, tensor_name(key), for_file(key, weight, shape), quantised=quantised)
         if rope_factors is not None:
             writer.add_tensor(ROPE_FACTORS, rope_factors.numpy())
         writer.write_header_to_file()
@@ -68,10 +71,21 @@ def write_llama(
             fresh.unlink()
 
 
-def _describe(writer: Any, shape: LlamaShape) -> None:
-    from gguf import LlamaFileType
+def _add(writer: Any, name: str, values: Tensor, *, quantised: bool) -> None:
+    from gguf import GGMLQuantizationType
+    from gguf.quants import quantize
 
-    writer.add_file_type(LlamaFileType.MOSTLY_F16)
+    if quantised and values.ndim == 2 and values.shape[1] % Q8_BLOCK == 0:
+        kind = GGMLQuantizationType.Q8_0
+        writer.add_tensor(name, quantize(values.float().contiguous().numpy(), kind), raw_dtype=kind)
+        return
+    stored = torch.float16 if values.ndim == 2 else torch.float32
+    writer.add_tensor(name, np.ascontiguousarray(values.detach().to(stored).numpy()))
+
+
+def _describe(writer: Any, shape: LlamaShape) -> None:
+    from gguf import RopeScalingType
+
     writer.add_block_count(shape.layers)
     writer.add_context_length(shape.context)
     writer.add_embedding_length(shape.width)
@@ -84,3 +98,9 @@ def _describe(writer: Any, shape: LlamaShape) -> None:
     writer.add_key_length(shape.head_size)
     writer.add_value_length(shape.head_size)
     writer.add_vocab_size(shape.vocabulary)
+    if shape.rope_scale != 1.0:
+        writer.add_rope_scaling_type(RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(shape.rope_scale)
+    if shape.window:
+        writer.add_sliding_window(shape.window)
+        writer.add_float32(f"{shape.family.name}.rope.freq_base_swa", shape.local_rope_base)

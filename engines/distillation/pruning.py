@@ -9,9 +9,15 @@ Width: the residual stream is projected on its main directions, as in SliceGPT (
 2024, arXiv 2401.15024). RMSNorm commutes with rotations once its scales are multiplied into the
 matrices behind it (theorem 1 there), so only what the other directions hold is lost. SliceGPT takes
 the directions from states; a draft model is made before there are any, so they are those of the
-weights that read from the stream and write to it. Neurons: those of the largest weights.
+weights that read from the stream and write to it. Heads and neurons stay as they are.
 
-Owns what is kept. Refuses to know how it is trained, and where the file goes. Plain Llamas only.
+A norm behind a layer's halves, as Gemma has them, does not commute: where the width shrinks, its
+scales move into the matrix before it, and one number, the mean effect on the length, stays.
+
+The result is of the target's family, but that of a Qwen2 is a Llama with biases: llama.cpp runs
+heads of another total width than the stream's there only.
+
+Owns what is kept. Refuses to know how it is trained, and where the file goes.
 """
 
 from __future__ import annotations
@@ -24,10 +30,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engines.distillation.family import GEMMA, LLAMA
+from engines.distillation.model import LlamaShape
 from engines.distillation.weights import (
     ROPE_FACTORS,
     StudentFile,
-    deinterleave,
+    from_file,
     open_gguf,
     parameter_name,
     read_shape,
@@ -42,8 +50,13 @@ READERS = {
     "up_proj": "post_attention_layernorm",
 }
 """The matrices of a layer that read from the stream, each with the norm before it."""
-WRITERS = ("o_proj", "down_proj")
-"""Those that write to it."""
+WRITERS = {"o_proj": "attention_output_norm", "down_proj": "feedforward_output_norm"}
+"""Those that write to it, each with the norm behind it, where the family has one."""
+HEAD_PARTS = ("q_bias", "k_bias", "v_bias", "q_norm", "k_norm")
+"""What belongs to heads, whose sizes stay."""
+ODD_GEMMA = 62
+"""Layers of the one Gemma 3 that scales attention by √(width / heads), not by √head_size, which
+llama.cpp tells by this number: the difference moves into the norm of q."""
 PIECE_ROWS = 4096
 """Rows of a matrix that are read at a time: the whole of a large target would not fit in memory."""
 
@@ -51,63 +64,74 @@ MIN_SQUARES = 1e-12
 """Below any matrix's sum of squares but that of zeros, as in layers added by `llama.enlarge`."""
 
 
-def prune(target: Path, *parts: Path, layers: int, width: int, hidden: int) -> StudentFile:
-    """Prune the Llama in `target`, a GGUF file, or in this first file and its other `parts`.
+def prune(source: PrunedTarget, layers: int, width: int) -> StudentFile:
+    """Prune a target.
 
     Where the sizes leave everything as it is, the result is the target itself, but that its stream
-    is rotated.
+    may be rotated.
 
     Args:
-        layers: at most. width: of the residual stream, at most. hidden: neurons of a feed-forward
-            layer, at most.
+        layers: at most. width: of the residual stream, at most.
 
     Raises:
-        ModelError: it cannot be read, is no plain Llama, or has weights of a type that cannot be
-            read.
+        ModelError: it has weights of a type that cannot be read.
     """
-    source = _Target(target, *parts)
     whole = source.shape
-    kept = kept_layers(whole.layers, layers)
+    kept = kept_layers(whole, layers)
     basis = _main_directions(source, kept, min(width, whole.width))
     # RMSNorm divides by √(Σx² / width + ε): the same x over a smaller width are divided by more.
     smaller = whole.width / basis.shape[1]
     scale = torch.full((basis.shape[1],), smaller**0.5)
+    embedding_scale = smaller**0.5 if whole.family.scaled_embeddings else 1.0
     weights = {
-        "embed_tokens": source.projected("embed_tokens", basis),
+        "embed_tokens": source.projected("embed_tokens", basis) * embedding_scale,
         "norm": scale,
         "lm_head": source.projected(source.output, basis, "norm"),
     }
     for place, layer in enumerate(kept):
-        pruned = _pruned_layer(source, layer, basis, hidden)
+        pruned = _pruned_layer(source, layer, basis)
         pruned |= dict.fromkeys(READERS.values(), scale)
         weights |= {f"layers.{place}.{name}": weight for name, weight in pruned.items()}
     shape = replace(
         whole,
         layers=len(kept),
         width=basis.shape[1],
-        hidden=len(weights["layers.0.gate_proj"]),
         epsilon=whole.epsilon * smaller,
         tied=False,
+        family=LLAMA if whole.biases else whole.family,
     )
     return StudentFile(shape, weights, source.rope_factors)
 
 
-def kept_layers(layers: int, count: int) -> list[int]:
-    """Which `count` of so many layers are kept, at most: at equal distances from the first on."""
-    kept = min(layers, count)
-    return [place * layers // kept for place in range(kept)]
+def kept_layers(shape: LlamaShape, count: int) -> list[int]:
+    """Which `count` layers are kept, at most: at equal distances from the first on.
+
+    Of a family with local layers, only these, and fewer than stand before the first other one: so
+    each is local in its new place too.
+    """
+    layers = list(range(shape.layers))
+    if shape.family.whole_every and count < shape.layers:
+        layers = [layer for layer in layers if shape.family.is_local(layer)]
+        count = min(count, shape.family.whole_every - 1)
+    kept = min(len(layers), count)
+    return [layers[place * len(layers) // kept] for place in range(kept)]
 
 
-class _Target:
-    """The target's matrices, by the names of `Llama`'s parameters.
+class PrunedTarget:
+    """The target in a GGUF file: its parameters, by the names of `Llama`'s.
 
     Attributes:
+        shape: its sizes.
         output: name of its output matrix.
         rope_factors: as in `StudentFile`.
     """
 
     def __init__(self, path: Path, *parts: Path) -> None:
-        """Raises ModelError: it cannot be read, or is no plain Llama."""
+        """Takes all files of the model, one for most.
+
+        Raises:
+            ModelError: it cannot be read, or is of no known family.
+        """
         readers = [open_gguf(each) for each in (path, *parts)]
         tensors = {tensor.name: tensor for reader in readers for tensor in reader.tensors}
         self._path = path
@@ -129,21 +153,32 @@ class _Target:
             yield self._values(tensor, slice(first, first + PIECE_ROWS)) * scale
 
     def whole(self, name: str) -> Tensor:
-        """A matrix."""
-        return torch.cat(list(self.pieces(name)))
+        """A matrix or vector, in training's order."""
+        return from_file(name, self._values(self._tensors[name]), self.shape)
 
     def projected(self, name: str, basis: Tensor, norm: str | None = None) -> Tensor:
         """The rows of a matrix on the columns of `basis` (columns, width)."""
         rows = torch.cat([piece @ basis for piece in self.pieces(name, norm)])
-        if name.endswith(("q_proj", "k_proj")):
-            return deinterleave(rows, len(rows) // self.shape.head_size)
-        return rows
+        return from_file(name, rows, self.shape)
+
+    def head_parts(self, layer: int) -> dict[str, Tensor]:
+        """What belongs to the heads of a layer, by the names in `HEAD_PARTS`."""
+        names = {part: f"layers.{layer}.{part}" for part in HEAD_PARTS}
+        found = {part: self.whole(name) for part, name in names.items() if name in self._tensors}
+        shape = self.shape
+        if shape.family is GEMMA and shape.layers == ODD_GEMMA:
+            found["q_norm"] *= (shape.head_size * shape.heads / shape.width) ** 0.5
+        return found
 
 
-def _main_directions(source: _Target, layers: Sequence[int], count: int) -> Tensor:
+def _main_directions(source: PrunedTarget, layers: Sequence[int], count: int) -> Tensor:
     """The orthonormal columns (target's width, `count`) that hold most of what is read from the
-    stream and written to it, each matrix counting the same."""
+    stream and written to it, each matrix counting the same.
+
+    Where none are left out and norms would forbid to rotate, those of the target."""
     width = source.shape.width
+    if count == width and source.shape.family.output_norms:
+        return torch.eye(width)
     moments = torch.zeros(width, width)
     for rows in _stream_rows(source, layers):
         moments += rows.T @ rows / rows.square().sum().clamp(min=MIN_SQUARES)
@@ -151,7 +186,7 @@ def _main_directions(source: _Target, layers: Sequence[int], count: int) -> Tens
     return vectors.flip(1)[:, :count].contiguous()
 
 
-def _stream_rows(source: _Target, layers: Sequence[int]) -> Iterator[Tensor]:
+def _stream_rows(source: PrunedTarget, layers: Sequence[int]) -> Iterator[Tensor]:
     """Vectors in the stream's space, (n, target's width), of one matrix after the other.
 
     A piece of each is enough: vocabularies begin with their frequent tokens, and neurons have no
@@ -166,15 +201,29 @@ def _stream_rows(source: _Target, layers: Sequence[int]) -> Iterator[Tensor]:
             yield source.whole(f"layers.{layer}.{name}").T[:PIECE_ROWS]
 
 
-def _pruned_layer(source: _Target, layer: int, basis: Tensor, hidden: int) -> dict[str, Tensor]:
-    """The matrices of a layer on the directions of `basis`, with its largest neurons."""
+def _pruned_layer(source: PrunedTarget, layer: int, basis: Tensor) -> dict[str, Tensor]:
+    """The parameters of a layer on the directions of `basis`, but for the norms before it."""
     found = {
         name: source.projected(f"layers.{layer}.{name}", basis, f"layers.{layer}.{norm}")
         for name, norm in READERS.items()
     }
-    found |= {name: basis.T @ source.whole(f"layers.{layer}.{name}") for name in WRITERS}
-    gate, up, down = found["gate_proj"], found["up_proj"], found["down_proj"]
-    size = gate.norm(dim=1) * up.norm(dim=1) * down.norm(dim=0)
-    neurons = size.topk(min(hidden, len(size))).indices.sort().values
-    kept = {"gate_proj": gate[neurons], "up_proj": up[neurons], "down_proj": down[:, neurons]}
-    return found | kept
+    found |= source.head_parts(layer)
+    for name, norm in WRITERS.items():
+        found |= _written(source, layer, name, norm, basis)
+    return found
+
+
+def _written(
+    source: PrunedTarget, layer: int, name: str, norm: str, basis: Tensor
+) -> dict[str, Tensor]:
+    """A matrix that writes to the stream on the directions of `basis`, and the norm behind it."""
+    matrix = source.whole(f"layers.{layer}.{name}")
+    if not source.shape.family.output_norms:
+        return {name: basis.T @ matrix}
+    scales = source.whole(f"layers.{layer}.{norm}")
+    width, kept = basis.shape
+    if kept == width:
+        return {name: matrix, norm: scales}
+    projected = basis.T @ (scales.unsqueeze(1) * matrix)
+    length = (projected.norm() / matrix.norm().clamp(min=MIN_SQUARES)) * (width / kept) ** 0.5
+    return {name: projected, norm: length.expand(kept).clone()}

@@ -1,22 +1,26 @@
 """A student that has learned nothing yet, with the vocabulary of a target's file.
 
 For models that have no small sister: it learns from their answers on this machine. It begins as
-what can be pruned out of the target, or at random where the target is no plain Llama. Owns its
-sizes. Refuses to know where the file is kept.
+what can be pruned out of the target (`pruning`), or at random where the target is of another
+family. Its size follows from what a pass of the target costs, in bytes of weights that it reads.
+Owns sizes. Refuses to know where the file is kept.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from datastores.errors import ModelError
+from datastores.errors import InputError, ModelError
 from engines.distillation.export import write_llama
 from engines.distillation.model import Llama, LlamaShape
-from engines.distillation.pruning import prune
+from engines.distillation.pruning import PrunedTarget, kept_layers, prune
 from engines.distillation.trainer import FROM_NOTHING, PRUNED, TrainingSettings
 from engines.distillation.weights import (
     MAX_CONTEXT,
@@ -26,12 +30,19 @@ from engines.distillation.weights import (
     read_shape,
 )
 
-LAYERS, WIDTH, HIDDEN = 4, 128, 256
-"""Sizes of what is pruned. After 200 answers of the embedded target, agreement on 12,021 tokens of
-new questions, and the share of the target's weights that a pass reads: width 128 with 2, 3 and 4
-layers .66 (.14), .70 (.17) and .71 (.20); width 256 with 2 layers and all neurons .68 (.36); from
-random weights, with 2 layers, .56 (.12)."""
+MAX_COST = 1 / 8
+"""Of what a pass of the target reads, the most that a pass of its draft model may read."""
+MIN_LAYERS = 4
+"""Layers of one for a target of up to 32; of a deeper one, `MAX_COST` of its layers."""
+MIN_WIDTH, WIDTH_STEP = 128, 64
+"""After 200 answers of the embedded target, agreement on 12,021 tokens of new questions: width 128
+with 2, 3 and 4 layers .66, .70 and .71; width 256 with 2 layers .68; from random weights, width 128
+with 2 layers, .56."""
+MAX_WEIGHTS = 2**27
+"""Learning takes 20 bytes for each: 2.5 GiB."""
 RANDOM_LAYERS, HEAD_SIZE = 2, 64
+BYTES_PER_WEIGHT = 34 / 32
+"""Of Q8_0."""
 TOKENIZER = "tokenizer."
 """What the names of a file's entries about its vocabulary and its chat template begin with."""
 
@@ -45,21 +56,30 @@ def write_untrained(destination: Path, seed: int, target: Path, *parts: Path) ->
         seed: of its weights, where they are drawn at random.
 
     Raises:
+        InputError: none of a useful size would cost little enough.
         ModelError: `target` cannot be read, or has no vocabulary.
         StoreError: `destination` cannot be written.
     """
-    reader = open_gguf(target)
+    readers = [open_gguf(each) for each in (target, *parts)]
+    reader = readers[0]
     try:
         vocabulary = len(reader.fields["tokenizer.ggml.tokens"].data)
         architecture = reader.fields["general.architecture"].contents()
         context = reader.fields[f"{architecture}.context_length"].contents()
     except KeyError as error:
         raise ModelError(f"{target} cannot be read as a GGUF file: {error}") from error
+    budget = MAX_COST * pass_bytes(readers)
     try:
-        student = prune(target, *parts, layers=LAYERS, width=WIDTH, hidden=HIDDEN)
+        source = PrunedTarget(target, *parts)
+        sizes = pruned_shape(source.shape, budget)
+        _require_useful(target, sizes, budget)
+        student = prune(source, sizes.layers, sizes.width)
     except ModelError as error:
         LOGGER.info("the draft model for %s begins at random: %s", target, error)
-        student = _random_student(vocabulary, context, seed)
+        sizes = _random_shape(vocabulary, context)
+        _require_useful(target, sizes, budget)
+        torch.manual_seed(seed)
+        student = StudentFile(sizes, Llama(sizes).state_dict(), None)
     write_llama(
         destination,
         "student",
@@ -67,7 +87,52 @@ def write_untrained(destination: Path, seed: int, target: Path, *parts: Path) ->
         student.weights,
         partial(copy_entries, reader, prefix=TOKENIZER),
         student.rope_factors,
+        quantised=True,
     )
+
+
+def pass_bytes(readers: Iterable[Any]) -> float:
+    """Bytes of weights that one pass of the model reads, of the `gguf.GGUFReader` of each part.
+
+    Of the embeddings it reads a row, unless they are the output matrix too; of experts, those in
+    use.
+    """
+    tensors = {tensor.name: tensor for reader in readers for tensor in reader.tensors}
+    fields = {name: field for reader in readers for name, field in reader.fields.items()}
+
+    def number(key: str) -> float:
+        found = (field for name, field in fields.items() if name.endswith(f".{key}"))
+        return next((float(field.contents()) for field in found), 1.0)
+
+    used = number("expert_used_count") / number("expert_count")
+    return sum(
+        float(tensor.n_bytes) * (used if "_exps." in name else 1.0)
+        for name, tensor in tensors.items()
+        if name != "token_embd.weight" or "output.weight" not in tensors
+    )
+
+
+def pruned_shape(target: LlamaShape, budget: float) -> LlamaShape:
+    """The widest draft model of `target` whose pass reads `budget` bytes at most."""
+    layers = len(kept_layers(target, max(MIN_LAYERS, round(MAX_COST * target.layers))))
+    # Every matrix has one side in the stream.
+    heads = 2 * (target.heads + target.kv_heads) * target.head_size
+    stack = layers * (heads + 3 * target.hidden)
+    affordable = budget / BYTES_PER_WEIGHT / (target.vocabulary + stack)
+    trainable = MAX_WEIGHTS / (2 * target.vocabulary + stack)
+    width = int(min(affordable, trainable)) // WIDTH_STEP * WIDTH_STEP
+    return replace(target, layers=layers, width=min(width, target.width), tied=False)
+
+
+def _require_useful(target: Path, sizes: LlamaShape, budget: float) -> None:
+    """Raises InputError: a draft model of these `sizes` is too narrow, or reads too much."""
+    least = MIN_WIDTH * sizes.vocabulary * BYTES_PER_WEIGHT
+    if sizes.width < MIN_WIDTH or least > budget:
+        raise InputError(
+            f"no draft model is made for {target.name}: one may read {budget / 1e6:,.0f} MB a"
+            f" token, an eighth of what the model reads, of which the smallest useful one takes"
+            f" {least / 1e6:,.0f} MB for the {sizes.vocabulary:,} tokens of the vocabulary alone"
+        )
 
 
 def training_settings(student: Path) -> TrainingSettings:
@@ -81,16 +146,15 @@ def training_settings(student: Path) -> TrainingSettings:
     return FROM_NOTHING if tied else PRUNED
 
 
-def _random_student(vocabulary: int, context: int, seed: int) -> StudentFile:
-    torch.manual_seed(seed)
-    shape = LlamaShape(
+def _random_shape(vocabulary: int, context: int) -> LlamaShape:
+    """The smallest useful sizes: what knows nothing learns a larger one no sooner."""
+    return LlamaShape(
         layers=RANDOM_LAYERS,
-        width=WIDTH,
-        hidden=HIDDEN,
+        width=MIN_WIDTH,
+        hidden=2 * MIN_WIDTH,
         vocabulary=vocabulary,
-        heads=WIDTH // HEAD_SIZE,
-        kv_heads=WIDTH // HEAD_SIZE,
+        heads=MIN_WIDTH // HEAD_SIZE,
+        kv_heads=MIN_WIDTH // HEAD_SIZE,
         head_size=HEAD_SIZE,
         context=min(context, MAX_CONTEXT),
     )
-    return StudentFile(shape, Llama(shape).state_dict(), None)

@@ -1,10 +1,10 @@
 """The student's GGUF file: read into torch, and written with other weights.
 
-Owns the names and the layout of a Llama's tensors: llama.cpp rotates adjacent pairs of a head where
-training rotates halves, so the rows of q and k are rearranged. A file is written as a copy of
-another one whose weights are replaced, each in its own type: metadata, vocabulary and offsets stay
-byte for byte what they were, unless the feed-forward layers grow. Knows nothing of llama.cpp
-itself.
+Owns the names and the layout of the tensors of `family.FAMILIES`: in a Llama's file adjacent pairs
+of a head are rotated where training rotates halves, so the rows of q and k are rearranged. A file
+is written as a copy of another one whose weights are replaced, each in its own type: metadata,
+vocabulary and offsets stay byte for byte what they were, unless the feed-forward layers grow. Knows
+nothing of llama.cpp itself.
 """
 
 from __future__ import annotations
@@ -21,22 +21,29 @@ import torch
 from torch import Tensor
 
 from datastores.errors import ModelError, StoreError
+from engines.distillation.family import FAMILIES
 from engines.distillation.model import Llama, LlamaShape
 
-ARCHITECTURE = "llama"
 MAX_CONTEXT = 8192
 """Tokens of the longest text that is learned from."""
 
 _BLOCK = {
-    "attn_norm": "input_layernorm",
-    "ffn_norm": "post_attention_layernorm",
-    "attn_q": "q_proj",
-    "attn_k": "k_proj",
-    "attn_v": "v_proj",
-    "attn_output": "o_proj",
-    "ffn_gate": "gate_proj",
-    "ffn_up": "up_proj",
-    "ffn_down": "down_proj",
+    "attn_norm.weight": "input_layernorm",
+    "ffn_norm.weight": "post_attention_layernorm",
+    "attn_q.weight": "q_proj",
+    "attn_k.weight": "k_proj",
+    "attn_v.weight": "v_proj",
+    "attn_q.bias": "q_bias",
+    "attn_k.bias": "k_bias",
+    "attn_v.bias": "v_bias",
+    "attn_q_norm.weight": "q_norm",
+    "attn_k_norm.weight": "k_norm",
+    "attn_output.weight": "o_proj",
+    "post_attention_norm.weight": "attention_output_norm",
+    "ffn_gate.weight": "gate_proj",
+    "ffn_up.weight": "up_proj",
+    "ffn_down.weight": "down_proj",
+    "post_ffw_norm.weight": "feedforward_output_norm",
 }
 _WHOLE = {
     "token_embd.weight": "embed_tokens",
@@ -44,7 +51,9 @@ _WHOLE = {
     "output.weight": "lm_head",
 }
 ROPE_FACTORS = "rope_freqs.weight"
-_BLOCK_NAME = re.compile(r"blk\.(\d+)\.(\w+)\.weight")
+ROTATED = ("q_proj", "k_proj", "q_bias", "k_bias")
+"""Parameters whose rows are elements of heads that are rotated."""
+_BLOCK_NAME = re.compile(r"blk\.(\d+)\.(\w+\.\w+)")
 
 
 @dataclass(frozen=True)
@@ -101,9 +110,7 @@ def read_student(path: Path) -> StudentFile:
             factors = values
             continue
         name = parameter_name(path, tensor.name)
-        if name.endswith(("q_proj", "k_proj")):
-            values = deinterleave(values, values.shape[0] // shape.head_size)
-        weights[name] = values
+        weights[name] = from_file(name, values, shape)
     expected = dict(Llama(shape).state_dict())
     if {name: each.shape for name, each in weights.items()} != {
         name: each.shape for name, each in expected.items()
@@ -160,21 +167,31 @@ def tensor_name(parameter: str) -> str:
             return tensor
     _, number, part = parameter.split(".")
     tensors = {name: tensor for tensor, name in _BLOCK.items()}
-    return f"blk.{number}.{tensors[part]}.weight"
+    return f"blk.{number}.{tensors[part]}"
+
+
+def from_file(parameter: str, values: Tensor, shape: LlamaShape) -> Tensor:
+    """A file's `values` of a parameter of `Llama`, in training's order."""
+    is_paired = shape.family.adjacent_pairs and parameter.endswith(ROTATED)
+    return deinterleave(values, len(values) // shape.head_size) if is_paired else values
+
+
+def for_file(parameter: str, values: Tensor, shape: LlamaShape) -> Tensor:
+    """The inverse of `from_file`."""
+    is_paired = shape.family.adjacent_pairs and parameter.endswith(ROTATED)
+    return interleave(values, len(values) // shape.head_size) if is_paired else values
 
 
 def interleave(weight: Tensor, heads: int) -> Tensor:
-    """Reorder the rows of a q or k matrix (heads * size, width) from halves to adjacent pairs."""
-    rows, columns = weight.shape
-    halves = weight.reshape(heads, 2, rows // heads // 2, columns)
-    return halves.swapaxes(1, 2).reshape(rows, columns)
+    """Reorder the rows of q or k (heads * size, …) from halves to adjacent pairs."""
+    halves = weight.reshape(heads, 2, -1, *weight.shape[1:])
+    return halves.swapaxes(1, 2).reshape(weight.shape)
 
 
 def deinterleave(weight: Tensor, heads: int) -> Tensor:
     """The inverse of `interleave`."""
-    rows, columns = weight.shape
-    pairs = weight.reshape(heads, rows // heads // 2, 2, columns)
-    return pairs.swapaxes(1, 2).reshape(rows, columns)
+    pairs = weight.reshape(heads, -1, 2, *weight.shape[1:])
+    return pairs.swapaxes(1, 2).reshape(weight.shape)
 
 
 def open_gguf(path: Path) -> Any:
@@ -195,7 +212,7 @@ def read_shape(path: Path, reader: Any, *parts: Any) -> LlamaShape:
     """The sizes of the Llama that `reader` reads, the first of its `parts` if there are more.
 
     Raises:
-        ModelError: it is no Llama, or does not say its sizes.
+        ModelError: it is of no known family, or does not say its sizes.
     """
 
     def value(key: str, default: Any = None) -> Any:
@@ -206,32 +223,41 @@ def read_shape(path: Path, reader: Any, *parts: Any) -> LlamaShape:
         return found
 
     architecture = value("general.architecture")
-    if architecture != ARCHITECTURE:
+    family = FAMILIES.get(architecture)
+    if family is None:
         raise ModelError(
-            f"{path} cannot be trained: its architecture is {architecture}, not {ARCHITECTURE}"
+            f"{path} cannot be trained: its architecture is {architecture}, which is none of"
+            f" {', '.join(FAMILIES)}"
         )
-    scaling = value("llama.rope.scaling.type", "none")
-    if scaling != "none":
+    scaling = value(f"{architecture}.rope.scaling.type", "none")
+    if scaling not in ("none", "linear"):
         raise ModelError(f"{path} cannot be trained: its positions are scaled ({scaling})")
-    heads, width = value("llama.attention.head_count"), value("llama.embedding_length")
-    head_size = value("llama.rope.dimension_count", width // heads)
-    if value("llama.attention.key_length", head_size) != head_size:
-        raise ModelError(f"{path} cannot be trained: its heads are rotated only in part")
     names = {tensor.name: tensor for part in (reader, *parts) for tensor in part.tensors}
     if "token_embd.weight" not in names:
         raise ModelError(f"{path} cannot be trained: it has no tensor token_embd.weight")
+    heads, width = (
+        value(f"{architecture}.{key}") for key in ("attention.head_count", "embedding_length")
+    )
+    head_size = value(f"{architecture}.attention.key_length", width // heads)
+    if value(f"{architecture}.rope.dimension_count", head_size) != head_size:
+        raise ModelError(f"{path} cannot be trained: its heads are rotated only in part")
     return LlamaShape(
-        layers=value("llama.block_count"),
+        layers=value(f"{architecture}.block_count"),
         width=width,
-        hidden=value("llama.feed_forward_length"),
+        hidden=value(f"{architecture}.feed_forward_length"),
         vocabulary=int(names["token_embd.weight"].shape[1]),
         heads=heads,
-        kv_heads=value("llama.attention.head_count_kv", heads),
+        kv_heads=value(f"{architecture}.attention.head_count_kv", heads),
         head_size=head_size,
-        context=min(value("llama.context_length"), MAX_CONTEXT),
-        rope_base=value("llama.rope.freq_base", 10000.0),
-        epsilon=value("llama.attention.layer_norm_rms_epsilon"),
+        context=min(value(f"{architecture}.context_length"), MAX_CONTEXT),
+        rope_base=value(f"{architecture}.rope.freq_base", 10000.0),
+        epsilon=value(f"{architecture}.attention.layer_norm_rms_epsilon"),
         tied="output.weight" not in names,
+        family=family,
+        biases="blk.0.attn_q.bias" in names,
+        rope_scale=value(f"{architecture}.rope.scaling.factor", 1.0) if scaling != "none" else 1.0,
+        window=value(f"{architecture}.attention.sliding_window", 0) if family.whole_every else 0,
+        local_rope_base=value(f"{architecture}.rope.freq_base_swa", 10000.0),
     )
 
 
@@ -277,8 +303,9 @@ def _write_grown(
     """A file of the source's entries and types, whose feed-forward layers are as in `weights`."""
     from gguf import GGUFWriter
 
-    writer = GGUFWriter(destination, ARCHITECTURE)
-    hidden = {f"{ARCHITECTURE}.feed_forward_length": len(weights["layers.0.gate_proj"])}
+    name = shape.family.name
+    writer = GGUFWriter(destination, name)
+    hidden = {f"{name}.feed_forward_length": len(weights["layers.0.gate_proj"])}
     copy_entries(reader, writer, "", hidden)
     for tensor in reader.tensors:
         raw = _encoded(path, tensor, shape, weights)
@@ -309,9 +336,7 @@ def _encoded(path: Path, tensor: Any, shape: LlamaShape, weights: Mapping[str, T
     if tensor.name == ROPE_FACTORS:
         return tensor.data
     name = parameter_name(path, tensor.name)
-    values = weights[name].detach().float()
-    if name.endswith(("q_proj", "k_proj")):
-        values = interleave(values, values.shape[0] // shape.head_size)
+    values = for_file(name, weights[name].detach().float(), shape)
     try:
         return quantize(values.contiguous().numpy(), tensor.tensor_type)
     except NotImplementedError as error:

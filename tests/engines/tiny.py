@@ -125,6 +125,49 @@ def write_gemma(path: Path, vocabulary: TinyVocabulary, window: int) -> Path:
     return write_tensors(writer, path, transformer_shapes(vocabulary, 2, norms))
 
 
+HEAD_SIZE = 48
+"""In models whose heads together are wider than the stream."""
+
+
+def write_relative(
+    path: Path, vocabulary: TinyVocabulary, architecture: str, blocks: int = 2, window: int = 8
+) -> Path:
+    """A model like a Llama, tied, with shared key heads and what its architecture has beside it.
+
+    Args:
+        architecture: `qwen2`, `qwen3` or `gemma3`.
+        window: tokens that all but each sixth block of a Gemma attend to.
+    """
+    has_biases, is_gemma = architecture == "qwen2", architecture == "gemma3"
+    size = WIDTH // HEADS if has_biases else HEAD_SIZE
+    writer = GGUFWriter(path, architecture)
+    writer.add_block_count(blocks)
+    writer.add_context_length(CONTEXT)
+    writer.add_embedding_length(WIDTH)
+    writer.add_feed_forward_length(FORWARD)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(1)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_rope_freq_base(100000.0)
+    if not has_biases:
+        writer.add_key_length(size)
+        writer.add_value_length(size)
+    if is_gemma:
+        writer.add_sliding_window(window)
+    write_vocabulary(writer, vocabulary)
+    output_norms = ("post_attention", "post_ffw") if is_gemma else ()
+    shapes = transformer_shapes(vocabulary, blocks, ("attn", "ffn", *output_norms))
+    for block in range(blocks):
+        name = f"blk.{block}.attn"
+        shapes |= {f"{name}_q": (HEADS * size, WIDTH), f"{name}_output": (WIDTH, HEADS * size)}
+        shapes |= {f"{name}_k": (size, WIDTH), f"{name}_v": (size, WIDTH)}
+        if has_biases:
+            shapes |= {f"{name}_{part}.bias": shapes[f"{name}_{part}"][:1] for part in "qkv"}
+        else:
+            shapes |= {f"{name}_{part}_norm": (size,) for part in "qk"}
+    return write_tensors(writer, path, shapes)
+
+
 def write_mamba(path: Path, vocabulary: TinyVocabulary) -> Path:
     """A recurrent model, whose cache is one state and cannot be rewound."""
     inner, state, rank, kernel = 2 * WIDTH, 8, 4, 4

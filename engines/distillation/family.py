@@ -1,0 +1,52 @@
+"""What the layers of an architecture have beside a Llama's, and how its files lay them out.
+
+Owns the list of the architectures that a draft model can be pruned out of. Refuses to know sizes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Family:
+    """An architecture of plain attention and gated feed-forward layers.
+
+    Attributes:
+        name: in a GGUF file.
+        adjacent_pairs: whether a file rotates adjacent elements of a head, not its two halves.
+        head_norms: whether each head of q and k is normed before it is rotated.
+        output_norms: whether what attention and the feed-forward layer add is normed.
+        gelu: whether the gate is a GELU, not a SiLU.
+        scaled_embeddings: whether embeddings are multiplied by √width.
+        whole_every: of so many layers, the last attends to the whole text and the others to a
+            window; 0: all attend to all of it.
+    """
+
+    name: str
+    adjacent_pairs: bool = False
+    head_norms: bool = False
+    output_norms: bool = False
+    gelu: bool = False
+    scaled_embeddings: bool = False
+    whole_every: int = 0
+
+    def is_local(self, layer: int) -> bool:
+        """Whether this layer, from 0 on, attends to a window."""
+        return bool(self.whole_every) and (layer + 1) % self.whole_every != 0
+
+
+LLAMA = Family("llama", adjacent_pairs=True)
+GEMMA = Family(
+    "gemma3",
+    head_norms=True,
+    output_norms=True,
+    gelu=True,
+    scaled_embeddings=True,
+    whole_every=6,
+)
+FAMILIES = {
+    family.name: family
+    for family in (LLAMA, Family("qwen2"), Family("qwen3", head_norms=True), GEMMA)
+}
+"""By name. Mistral's files are Llamas."""
