@@ -5,6 +5,8 @@
 
 import os
 
+import engines.llama  # noqa: F401 (before anything imports NumPy)
+
 # By default NumPy's matrix products use every core, and its threads keep spinning next to the
 # model's: recording states while an answer was written halved its speed (0.58 of plain decoding
 # against 1.16 with one thread). NumPy reads this when it is first imported.

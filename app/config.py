@@ -90,7 +90,7 @@ class Config:
 
     model: str = ""
     """Model to use: a name that `specchat models` lists, a file or a folder; empty = the
-    extra `smollm2`'s if that is installed, else the built-in one (`embedded`)."""
+    extra `smollm2`'s if that is installed, else the built-in one (`built-in`)."""
 
     student: str = ""
     """Draft model, a smaller one with the same vocabulary, by name or file; empty = none, new = one

@@ -16,6 +16,7 @@ from pathlib import Path
 from app.engine.student_versions import LearningHistory, learning_histories
 from app.indexing.corpus_index import CREST_FILE, TOKENS_FILE
 from app.locations import Locations
+from app.models.discovery import current_name
 from datastores.chats.history import HistoryReader
 from datastores.chats.usage import (
     DayUsage,
@@ -162,7 +163,7 @@ def _names(daily: Iterable[DayUsage]) -> dict[str, str]:
     """The names of models by fingerprint, as they were stored last."""
     names: dict[str, str] = {}
     for day in daily:
-        names[day.model] = day.name or names.get(day.model, "")
+        names[day.model] = current_name(day.name) or names.get(day.model, "")
     return names
 
 

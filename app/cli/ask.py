@@ -377,7 +377,7 @@ def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool, *, expected
         _warn(REPEATED)
     if answer.parts.reasoning and not answer.parts.answer:
         click.echo(ONLY_REASONING, err=True)
-    if answer.remark:
+    if answer.remark and answer.remark not in engine.restrictions:  # which were said before
         _warn(answer.remark)
     if answer.why_none and not answer.passages:
         click.echo(answer.why_none, err=True)

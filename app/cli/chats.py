@@ -27,6 +27,7 @@ from datastores.chats.records import Chat
 from datastores.chats.search import Excerpt
 from datastores.chats.search import search as find
 from datastores.errors import InputError
+from engines.chat_template.reasoning import without_marks
 
 
 @click.command()
@@ -63,7 +64,7 @@ def search(options: Options, words: tuple[str, ...], limit: int, as_json: bool) 
     All words must match; the last may be a prefix.
     """
     with open_history(locate(options.data_dir)) as history:
-        hits = find(history, " ".join(words), limit)
+        hits = find(history, " ".join(words), limit, without_marks)
     if as_json:
         click.echo(json.dumps({"hits": [asdict(hit) for hit in hits]}))
         return

@@ -25,7 +25,7 @@ from app.locations import Locations, locate, model_folders
 from app.models import description, download, hub_search
 from app.models.description import FoundModel, describe
 from app.models.discovery import (
-    EMBEDDED,
+    BUILT_IN,
     candidate_of,
     find_models,
     model_name,
@@ -36,7 +36,7 @@ from app.models.hub import RemoteModel, is_model_name, look_up
 from app.models.hub_search import HubOffer, HubRepository
 from app.models.memory import available_memory, memory_shortage
 from app.models.safetensors import is_model
-from app.models.selection import ABOUT_EMBEDDED, choose, with_model
+from app.models.selection import ABOUT_BUILT_IN, choose, with_model
 from app.sanitise import one_line
 from datastores.errors import InputError, ModelError
 
@@ -154,9 +154,9 @@ def use(options: Options, name: str | None, student: str | None) -> None:
     """Switch to another model; chats and imports stay.
 
     NAME is a name that `specchat models` lists, or the path of a GGUF file or a safetensors folder.
-    `embedded` is the built-in model, which has its own draft model. If a model has no smaller one
-    of its family, `--student new` makes a draft model from a small part of the model, which learns
-    from your chats.
+    `built-in` is the model that comes with specchat and has its own draft model. If a model has no
+    smaller one of its family, `--student new` makes a draft model from a small part of the model,
+    which learns from your chats.
     """
     if name is None and student is None:
         raise click.UsageError("give a NAME or a --student")
@@ -173,8 +173,8 @@ def _use_model(name: str, locations: Locations) -> None:
     """Choose the model `name`, and print what to know about it."""
     model = choose(name, locations)
     click.echo(one_line(f"Switched to {model.name}", MAX_LINE_CHARACTERS))
-    if model.name == EMBEDDED:
-        click.echo(ABOUT_EMBEDDED)
+    if model.name == BUILT_IN:
+        click.echo(ABOUT_BUILT_IN)
     config = load_config(locations.settings)
     shortage = memory_shortage(model.path, config.context, available_memory(), config.kv_type)
     if shortage:

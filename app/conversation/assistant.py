@@ -65,6 +65,7 @@ from datastores.errors import InputError
 from datastores.tokens import common_prefix
 from engines.chat_template.prompt_builder import Message
 from engines.chat_template.reasoning import marked_piece
+from engines.chat_template.template import BASE_MODEL
 from engines.sampler import Sampling
 
 
@@ -240,8 +241,7 @@ class Assistant:
                         writer.append(text, event.step.tokens)
                     elif isinstance(event, Finished):
                         finish = event.finish
-                        if finish == records.WHOLE and engine.path == embedded():
-                            yield from _remarks(turn, writer.text)
+                        yield from _remarks(turn, engine, writer.text, finish)
                     yield event
         except Exception:  # any failure, but not being closed or interrupted
             finish = records.FAILED
@@ -368,8 +368,17 @@ class Assistant:
         return replace(end, stop=(*end.stop, *self.engine.stop))
 
 
-def _remarks(turn: AnswerRequest, answer: str) -> Iterator[Remarked]:
-    """What the command in the embedded model's `answer` leaves out of the question, if anything."""
-    turn.remark = remark(turn.asked, answer)
+def _remarks(turn: AnswerRequest, engine: Engine, answer: str, finish: str) -> Iterator[Remarked]:
+    """What to know of `answer`, if anything: what the command of the embedded model leaves out of
+    the question; under the first answer in a chat, that a base model wrote it."""
+    if finish == records.WHOLE and engine.path == embedded():
+        turn.remark = remark(turn.asked, answer)
+    elif BASE_MODEL in engine.restrictions and not _answered(turn):
+        turn.remark = BASE_MODEL
     if turn.remark:
         yield Remarked(turn.remark)
+
+
+def _answered(turn: AnswerRequest) -> bool:
+    """Whether an earlier answer of the chat is before the question."""
+    return any(message.role == records.ASSISTANT for message in turn.messages)

@@ -16,9 +16,10 @@ from app.engine.stores import Stores
 from app.engine.student_versions import versions_of
 from app.locations import Locations
 from app.models.discovery import (
-    EMBEDDED,
+    BUILT_IN,
     embedded,
     embedded_student,
+    is_built_in,
     model_name,
     resolve_model,
 )
@@ -48,13 +49,13 @@ def student_file(setting: str, model: Path, locations: Locations) -> Path | None
     """The draft model's file for `model`; None for none.
 
     Args:
-        setting: a name or a file; `embedded` is the embedded model's own student, for models made
+        setting: a name or a file; `built-in` is the embedded model's own student, for models made
             from that one, and `new` the one that `make_student` makes.
 
     Raises:
         ModelError: there is no model of that name, none was made, or `model` cannot be read.
     """
-    if model == embedded() or setting == EMBEDDED:
+    if model == embedded() or is_built_in(setting):
         return embedded_student()
     if setting == UNTRAINED:
         path = _untrained_file(model, locations)
@@ -70,7 +71,7 @@ def student_file(setting: str, model: Path, locations: Locations) -> Path | None
 def student_name(path: Path, locations: Locations) -> str:
     """What people call the draft model in the file `path`."""
     if path == embedded_student():
-        return "built-in"
+        return BUILT_IN
     return "made here" if path.name == UNTRAINED_FILE else model_name(path, locations)
 
 
@@ -240,7 +241,9 @@ def choose_student(choice: str, locations: Locations) -> None:
         path = student_file(choice, Path(), locations)
     if path is not None:
         require_drafts_for(path, open_vocabulary(path), open_vocabulary(model))
-    if path is not None and choice not in (EMBEDDED, UNTRAINED):
+    if is_built_in(choice):
+        choice = BUILT_IN
+    elif path is not None and choice != UNTRAINED:
         choice = model_name(path, locations)
     write_setting(locations, "student", choice)
 

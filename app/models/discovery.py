@@ -45,8 +45,10 @@ SPECCHAT, HUGGING_FACE, LM_STUDIO, OLLAMA = "specchat", "Hugging Face", "LM Stud
 PYTHON_PACKAGE = "Python package"
 """In place of a program, for a model that was installed with pip."""
 
-EMBEDDED = "embedded"
-"""The embedded model's name wherever a name is expected."""
+BUILT_IN = "built-in"
+"""The embedded model's name wherever a name is shown or expected."""
+_BUILT_IN_NAMES = frozenset((BUILT_IN, "embedded"))
+"""What it may be called: settings, scripts and histories of earlier versions have the second."""
 
 EMBEDDED_FILE = "target-f16.gguf"
 EMBEDDED_STUDENT_FILE = "student-f16.gguf"
@@ -129,7 +131,7 @@ def resolve_model(
     """
     if not choice:
         return default_model(folders)
-    if choice == EMBEDDED:
+    if is_built_in(choice):
         return embedded()
     path = Path(choice).expanduser()
     if is_model(path) or path.suffix.lower() == GGUF_SUFFIX or _is_folder(choice, path):
@@ -164,6 +166,7 @@ def find_model(
         ModelError: there is none, or more than one.
     """
     known = find_models(locations, folders).candidates
+    name = current_name(name)
     wanted = name.casefold()
     for fits in (
         [candidate for candidate in known if candidate.name == name],
@@ -203,10 +206,20 @@ def candidate_of(path: Path, found: Iterable[ModelCandidate]) -> ModelCandidate:
     return replace(candidate, files=model_parts(path.absolute()))
 
 
+def is_built_in(name: str) -> bool:
+    """Whether `name` is the built-in model's, now or in earlier versions."""
+    return name in _BUILT_IN_NAMES
+
+
+def current_name(name: str) -> str:
+    """What a model is called now that was called `name` when it was stored or chosen."""
+    return BUILT_IN if is_built_in(name) else name
+
+
 def model_name(path: Path, locations: Locations, folders: ModelFolders | None = None) -> str:
     """What the model in the file at `path` is called wherever a name is shown or expected."""
     if path == embedded():
-        return EMBEDDED
+        return BUILT_IN
     return candidate_of(path, find_models(locations, folders).candidates).name
 
 
@@ -379,7 +392,7 @@ def embedded_embedding_model() -> Path:
 
 def own_models(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
     """The embedded model, then those in `folder`."""
-    yield ModelCandidate(EMBEDDED, SPECCHAT, (embedded(),))
+    yield ModelCandidate(BUILT_IN, SPECCHAT, (embedded(),))
     yield from models_in_folder(folder, SPECCHAT)
     entries = list_folder(folder)
     if not isinstance(entries, SkippedModel):

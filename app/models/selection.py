@@ -14,12 +14,13 @@ from app.config import load_config, write_setting
 from app.locations import Locations, ModelFolders
 from app.models.description import FoundModel, describe
 from app.models.discovery import (
-    EMBEDDED,
+    BUILT_IN,
     candidate_of,
     default_model,
     embedded_embedding_model,
     find_model,
     find_models,
+    is_built_in,
     resolve_model,
 )
 from app.models.gguf_files import ModelCandidate
@@ -27,7 +28,7 @@ from app.models.memory import available_memory, freed_by_closing, memory_estimat
 from app.models.safetensors import is_model
 from datastores.errors import InputError, ModelError
 
-ABOUT_EMBEDDED = "The built-in model is tiny and only knows shell commands, and English."
+ABOUT_BUILT_IN = "The built-in model is tiny and only knows shell commands, and English."
 """What a person should know before asking it anything."""
 NO_EMBEDDER = "off"
 """In place of an embedding model: imported texts are searched by words alone."""
@@ -42,7 +43,7 @@ def choose(choice: str, locations: Locations, folders: ModelFolders | None = Non
         StoreError: it cannot be written.
     """
     path = Path(choice).expanduser()
-    if choice != EMBEDDED and is_model(path):
+    if not is_built_in(choice) and is_model(path):
         candidate = candidate_of(path, find_models(locations, folders).candidates)
     else:
         candidate = find_model(choice, locations, folders, can_chat)
@@ -65,7 +66,7 @@ def choose_embedder(
     """The file of the embedding model to use; None for none. Reads the headers of all models.
 
     Args:
-        setting: a name, a file, `EMBEDDED`, `NO_EMBEDDER`, or empty for the smallest one that the
+        setting: a name, a file, `BUILT_IN`, `NO_EMBEDDER`, or empty for the smallest one that the
             person has, else the embedded one.
 
     Raises:
@@ -73,7 +74,7 @@ def choose_embedder(
     """
     if setting == NO_EMBEDDER:
         return None
-    if setting == EMBEDDED:
+    if is_built_in(setting):
         return embedded_embedding_model()
     if not setting:
         found = map(describe, find_models(locations, folders).candidates)
@@ -116,7 +117,7 @@ def first_launch_offer(
     usable = [
         model
         for model in found
-        if not model.problem and model.name != EMBEDDED and model.path != opened
+        if not model.problem and model.name != BUILT_IN and model.path != opened
     ]
     fitting = [
         model

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 PAUSED_FILE = "paused"
 """Beside the folders of versions: names a training that is paused."""
 
-EMBEDDED = (
+ABOUT_BUILT_IN = (
     "The built-in model is tiny and only knows shell commands, and English. Try: How do I extract a"
     " tar archive? Type /demo to see what drafts gain with a large model."
 )
 PACKAGED = (
     "{name} is a tiny general model. It answers anything, in English, and is often wrong: check"
-    " facts, sums and code. For shell commands, switch to `embedded`, the built-in model."
+    " facts, sums and code. For shell commands, switch to the model `built-in` with F5."
 )
 UNUSED_GPU = "Your {gpu} is not being used: `specchat doctor` shows how to change that."
 
@@ -144,7 +144,7 @@ def _about_model(engine: Engine) -> str:
     from app.models.discovery import default_model, embedded
 
     if engine.path == embedded():
-        return EMBEDDED
+        return ABOUT_BUILT_IN
     return PACKAGED.format(name=engine.name) if engine.path == default_model() else ""
 
 

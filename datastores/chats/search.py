@@ -6,21 +6,25 @@ else. Every word must occur, the last one at least as a prefix, in whatever spel
 (`datastores.search_form`). What the index cannot find (the middle of a word, punctuation) is found
 by scanning the texts.
 
-An excerpt has offsets instead of markup: whoever shows it sanitises and styles its pieces.
+An excerpt has offsets instead of markup: whoever shows it sanitises and styles its pieces, and says
+what of an answer's text is meant to be read.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 from datastores.chats.history import HistoryReader, storable
+from datastores.chats.records import ASSISTANT
 from datastores.search_form import WORD, WORD_CHARACTER, FoldedText, fold, grams, split_runs
 
+Readable = Callable[[str], str]
+"""An answer's text as it is shown, without the marks of its model."""
 Span = tuple[int, int]
 """From the first character to after the last one."""
 
@@ -109,11 +113,16 @@ class Hit:
     created: float
 
 
-def search(history: HistoryReader, typed: str, limit: int = 50) -> list[Hit]:
+def search(
+    history: HistoryReader, typed: str, limit: int = 50, readable: Readable = str
+) -> list[Hit]:
     """The best `limit` hits: titles first, then messages by relevance (BM25).
 
     Takes a few milliseconds among 20,000 messages, some 100 if the index finds nothing, and 700 if
     there is nothing: for a background thread, over `History.new_connection`.
+
+    Args:
+        readable: what answers are excerpted from.
 
     Raises:
         StoreError: the history cannot be read.
@@ -123,9 +132,9 @@ def search(history: HistoryReader, typed: str, limit: int = 50) -> list[Hit]:
     if not words:
         return []
     return (
-        _indexed(history, words, typed, limit)
-        or _scanned(history, words, limit)
-        or _scanned(history, words, limit, "fold({column})")
+        _indexed(history, words, typed, limit, readable)
+        or _scanned(history, words, limit, readable)
+        or _scanned(history, words, limit, readable, "fold({column})")
     )
 
 
@@ -144,7 +153,9 @@ _INDEXED_TITLES = """
 """
 
 
-def _indexed(history: HistoryReader, words: Sequence[str], typed: str, limit: int) -> list[Hit]:
+def _indexed(
+    history: HistoryReader, words: Sequence[str], typed: str, limit: int, readable: Readable
+) -> list[Hit]:
     """Hits of the word indexes."""
     pieces = list(chain(*map(_searched_pieces, words)))
     if not pieces:
@@ -165,7 +176,7 @@ def _indexed(history: HistoryReader, words: Sequence[str], typed: str, limit: in
         for piece, end in zip(pieces, ends, strict=True)
     )
     pattern = "|".join(patterns)
-    return [_hit(row, pattern) for row in rows]
+    return [_hit(row, pattern, readable) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +222,11 @@ _SCANNED_TITLES = """
 
 
 def _scanned(
-    history: HistoryReader, words: Sequence[str], limit: int, form: str = "{column}"
+    history: HistoryReader,
+    words: Sequence[str],
+    limit: int,
+    readable: Readable,
+    form: str = "{column}",
 ) -> list[Hit]:
     """Substring matches, newest first.
 
@@ -232,12 +247,14 @@ def _scanned(
         conditions = " AND ".join([condition] * len(likes))
         most = min(most, limit - len(rows))
         rows += history.store.rows(sql.format(conditions=conditions), [*likes, most])
-    return [_hit(row, "|".join(map(re.escape, folded))) for row in rows]
+    return [_hit(row, "|".join(map(re.escape, folded)), readable) for row in rows]
 
 
-def _hit(row: dict[str, Any], pattern: str) -> Hit:
+def _hit(row: dict[str, Any], pattern: str, readable: Readable) -> Hit:
     """A hit, with what `pattern` finds in its folded text."""
     text = row.pop("text")
+    if row["role"] == ASSISTANT:
+        text = readable(text)
     folded = FoldedText(text)
     spans: list[Span] = []
     for each in re.finditer(pattern, folded.text):

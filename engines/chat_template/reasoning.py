@@ -185,6 +185,12 @@ def split_reasoning(text: str, *, growing: bool = False) -> ReasoningSplit:
     return _unmarked(text, begin if held else len(text))
 
 
+def without_marks(text: str) -> str:
+    """A model's output as one text to read: its reasoning, a blank line, its answer."""
+    split = split_reasoning(text)
+    return "\n\n".join(filter(None, (split.reasoning, split.answer)))
+
+
 def _unmarked(text: str, end: int) -> ReasoningSplit:
     """An answer alone, up to `end`."""
     start = min(_answer_start(text, 0), end)

@@ -167,11 +167,3 @@ def test_an_imported_note_is_answered_from_and_cited(data: Path, tmp_path: Path)
     assert "swordfish-77" in report["text"]
     (cited,) = report["citations"]
     assert (cited["source"], cited["first_line"]) == (str(note), 1)
-
-
-def test_a_base_model_answers_without_markers(base_model: Path, tmp_path: Path) -> None:
-    asked = ("--model", str(base_model), "ask", "What is the capital of France?", *SHORT)
-    answer = specchat(tmp_path, *asked).stdout.decode()
-    assert answer.strip()
-    assert "<|im_" not in answer
-    assert "Question:" not in answer

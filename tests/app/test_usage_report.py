@@ -27,7 +27,7 @@ from engines.fingerprint import fingerprint
 from tests.datastores.replay_buffer.records import VOCABULARY, record
 
 FIGURES = {
-    MODEL_KEY: "embedded",
+    MODEL_KEY: "built-in",
     "tokens": 101,
     "target_calls": 40,
     "call_tokens": 100,
@@ -71,7 +71,7 @@ def test_answers_are_summed_by_day_and_model(history: History) -> None:
     both, other = sorted(daily_usage(history), key=lambda day: -day.usage.answers)
     assert (both.day, both.name, both.usage.answers, other.usage.answers) == (
         TODAY,
-        "embedded",
+        "built-in",
         2,
         1,
     )
@@ -147,10 +147,10 @@ def test_periods_become_weeks_after_two_weeks() -> None:
 
 def test_models_have_the_name_that_was_stored_last(history: History, locations: Locations) -> None:
     answered(history, date(2026, 11, 20), EARLIER)
-    answered(history, date(2026, 11, 21), FIGURES)
+    answered(history, date(2026, 11, 21), {**FIGURES, MODEL_KEY: "embedded"})
     answered(history, TODAY, {**EARLIER, "tokens": 7}, "abcdef0123456789")
     names = [model.name for model in read_report(history, locations, TODAY).models]
-    assert names == ["embedded", "abcdef01"]
+    assert names == ["built-in", "abcdef01"]
 
 
 def test_stores_that_exist_are_listed_with_their_bytes(
@@ -197,7 +197,7 @@ def test_the_student_s_versions_stand_beside_how_its_drafts_fared(
     answered(history, TODAY, FIGURES)
     answered(history, TODAY, drafted(0, 100, 10), "other")
     other, student = read_report(history, locations, TODAY).students
-    assert (student.model, other.model) == ("embedded", "embedded")
+    assert (student.model, other.model) == ("built-in", "built-in")
     assert [(point.version, point.acceptance) for point in student.curve] == [
         (0, 0.6),
         (1, 0.8),

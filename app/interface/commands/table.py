@@ -85,7 +85,7 @@ COMMANDS = (
     Command(
         "learning",
         "Turn learning on or off",
-        "Let the draft model learn from your chats, or stop it",
+        "Let drafts learn from your chats while the machine is idle, or not",
         lambda screen: screen.model_switch.toggle_learning(),
         "alt+l",
         slash="learning",

@@ -31,6 +31,7 @@ from datastores.chats.history import History
 from datastores.chats.records import USER
 from datastores.chats.search import Hit, search
 from datastores.errors import SpecchatError
+from engines.chat_template.reasoning import without_marks
 
 
 class SearchConnection:
@@ -53,7 +54,7 @@ class SearchConnection:
                 return []
             if self._connection is None:
                 self._connection = self._history.new_connection()
-            return search(self._connection, typed)
+            return search(self._connection, typed, readable=without_marks)
 
     def close(self) -> None:
         """Close the connection, after the current search."""

@@ -15,7 +15,7 @@ from app.interface.chat.topbar import short_name
 from app.interface.panel.drawing import PanelStyles, bar
 from app.models import description
 from app.models.description import FoundModel
-from app.models.discovery import EMBEDDED
+from app.models.discovery import BUILT_IN
 from app.models.download import ModelDownload
 from app.models.hub import DEFAULT_QUANTISATION, is_model_name
 from app.models.hub_search import HubOffer, HubRepository, ranked, suggested
@@ -27,7 +27,7 @@ MAX_BAR_COLUMNS = 24
 MAX_ERROR_CHARS = 400
 MIN_NAME_COLUMNS = 8
 SEPARATOR = " · "
-ABOUT_EMBEDDED = "command-line helper"
+ABOUT_BUILT_IN = "command-line helper"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def _facts(model: FoundModel) -> str:
         model.quantisation,
         f"{description.format_parameters(model.parameters)} parameters",
         f"context {model.context_length:,}" if model.context_length else None,
-        ABOUT_EMBEDDED if model.name == EMBEDDED else model.place,
+        ABOUT_BUILT_IN if model.name == BUILT_IN else model.place,
         model.remark or None,
     )
 

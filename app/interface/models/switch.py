@@ -74,10 +74,10 @@ class ModelSwitch:
         return [found.name for found in find_models(self._locations).candidates]
 
     def toggle_learning(self) -> None:
-        """Have the draft model learn while the machine is idle, or not; kept in the settings."""
+        """Learn while the machine is idle, or not; kept in the settings."""
         model, notify = self._conversation.model_thread.model, self._conversation.notify
         if model is None or model.engine is None or model.learner is None:
-            notify("This model has no draft model to train.")
+            notify("This model has nothing to train: no draft model, no draft head.")
             return
         learns = not model.engine.learns
         try:
@@ -88,9 +88,9 @@ class ModelSwitch:
         model.engine.learns = learns
         model.learner.switch(learns and not self._conversation.topbar.paused)
         notify(
-            "The draft model learns from your chats while the machine is idle."
+            "Learning is on: drafts improve from your chats while the machine is idle."
             if learns
-            else "The draft model no longer learns from your chats."
+            else "Learning is off: nothing is trained on your chats."
         )
 
     def toggle_idle(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 from app.config import Options
 from app.engine.engine import enlarged_copy, load
 from app.locations import locate
-from app.models.discovery import EMBEDDED, embedded
+from app.models.discovery import BUILT_IN, embedded
 from engines.llama.enlarge import Enlargement
 from tests.app.scripted import scripted_engine
 
@@ -37,7 +37,7 @@ def test_a_seed_counts_wherever_it_was_set(
 
 def test_the_embedded_model_is_called_as_in_the_list_of_models(tmp_path: Path) -> None:
     engine = load(Options(drafters=()), locate(tmp_path))
-    assert engine.name == EMBEDDED
+    assert engine.name == BUILT_IN
     engine.close()
 
 

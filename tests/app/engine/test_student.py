@@ -13,7 +13,7 @@ from app.engine import engine as engine_module
 from app.engine.engine import Engine, load
 from app.engine.student import choose_student, open_student, student_file
 from app.locations import Locations
-from app.models.discovery import EMBEDDED, embedded, embedded_student
+from app.models.discovery import BUILT_IN, embedded, embedded_student
 from datastores.errors import InputError, ModelError
 from engines.chat_template.prompt_builder import Message
 from engines.llama.context import ContextLimits
@@ -48,7 +48,7 @@ def test_the_embedded_model_brings_its_own(locations: Locations) -> None:
 
 def test_other_models_have_the_one_in_the_settings(locations: Locations, copy: Path) -> None:
     assert student_file("", copy, locations) is None
-    assert student_file(EMBEDDED, copy, locations) == embedded_student()
+    assert student_file(BUILT_IN, copy, locations) == embedded_student()
     assert student_file(str(copy), embedded(), locations) == embedded_student()
     for setting, expected in (("", []), (str(embedded_student()), ["student"])):
         configured(locations, setting, model=copy)
@@ -94,7 +94,7 @@ def test_a_missing_or_damaged_file_costs_one_line(
 def test_a_large_one_is_not_loaded_for_a_single_answer(
     locations: Locations, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configured(locations, EMBEDDED, model=copy)
+    configured(locations, BUILT_IN, model=copy)
     assert "student" in names(load(Options(), locations, light=True))
     monkeypatch.setattr(engine_module, "MAX_LIGHT_BYTES", 1000)
     assert "student" not in names(load(Options(), locations, light=True))
@@ -117,7 +117,7 @@ def test_a_choice_is_checked_before_it_is_stored(locations: Locations, tmp_path:
     with pytest.raises(ModelError, match="missing"):
         choose_student("missing", locations)
     assert load_config(locations.settings).student == ""
-    for chosen in (EMBEDDED, str(embedded_student()), ""):
+    for chosen in (BUILT_IN, str(embedded_student()), ""):
         choose_student(chosen, locations)
         assert load_config(locations.settings).student == chosen
 

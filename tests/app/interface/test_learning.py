@@ -68,7 +68,7 @@ async def test_it_is_switched_off_by_one_key_and_stays_off(stage: Make, tmp_path
         assert not engine.learns
         assert not load_config(made.locations.settings).learn
         await until(pilot, lambda: notices(made))
-        assert notices(made) == ["The draft model no longer learns from your chats."]
+        assert notices(made) == ["Learning is off: nothing is trained on your chats."]
         await pilot.press("alt+l")
         await until(pilot, lambda: learner.enabled)
         assert engine.learns
@@ -81,7 +81,7 @@ async def test_a_model_without_a_small_one_says_so(stage: Make) -> None:
         await ready(pilot, made)
         await pilot.press("alt+l")
         await until(pilot, lambda: notices(made))
-        assert notices(made) == ["This model has no draft model to train."]
+        assert notices(made) == ["This model has nothing to train: no draft model, no draft head."]
         assert load_config(made.locations.settings).learn
 
 

@@ -39,9 +39,9 @@ def test_the_one_in_use_comes_first_and_what_cannot_be_used_last(
     folder = others.lm_studio[0]
     write_gguf(folder / "org" / "a" / "a.gguf", kind="mmproj")
     used = write_gguf(folder / "org" / "z" / "z.gguf")
-    assert _names(locations, used) == ["org/z:z", "embedded", "org/a:a"]
+    assert _names(locations, used) == ["org/z:z", "built-in", "org/a:a"]
     assert [listed.in_use for listed in _whole(locations, used).models] == [True, False, False]
-    assert _names(locations, None) == ["embedded", "org/z:z", "org/a:a"]
+    assert _names(locations, None) == ["built-in", "org/z:z", "org/a:a"]
 
 
 def test_the_one_in_use_is_listed_before_the_others_are_looked_at(
@@ -58,9 +58,9 @@ def test_a_file_elsewhere_is_listed_while_it_is_in_use(
     locations: Locations, tmp_path: Path
 ) -> None:
     path = write_gguf(tmp_path / "mine.gguf")
-    assert _names(locations, path) == [str(path), "embedded"]
+    assert _names(locations, path) == [str(path), "built-in"]
     path.unlink()
-    assert _names(locations, path) == ["embedded"]
+    assert _names(locations, path) == ["built-in"]
 
 
 def test_what_closing_the_one_in_use_gives_back_counts_as_free(locations: Locations) -> None:

@@ -47,13 +47,13 @@ def test_models_are_listed_and_the_one_in_use_is_marked(
     assert draft == "Draft model: built-in"
     assert title.split() == ["name", "size", "parameters", "quantisation", "context", "place"]
     size = [MEGABYTES, "MB", MILLIONS, "M"]
-    assert first.split() == ["*", "embedded", *size, "F16", "2,048", "specchat"]
+    assert first.split() == ["*", "built-in", *size, "F16", "2,048", "specchat"]
     assert second.split()[0] == "org/tuned:Q8_0"
     assert _lines(capsys, "use", "org/tuned") == ["Switched to org/tuned:Q8_0"]
     chosen, draft = _lines(capsys)[2:]
     assert chosen.startswith("* org/tuned:Q8_0")
     assert draft == "Draft model: none"
-    back = _lines(capsys, "use", "embedded")
+    back = _lines(capsys, "use", "built-in")
     assert "only knows shell commands" in back[1]
     assert _lines(capsys)[1].startswith("* embedded")
 
@@ -108,7 +108,7 @@ def test_scripts_get_everything(locations: Locations, capsys: pytest.CaptureFixt
     assert run(["--model", "a", "models", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["model"], report["path"], report["skipped"]) == ("a", str(path), [])
-    assert [model["name"] for model in report["models"]] == ["embedded", "a"]
+    assert [model["name"] for model in report["models"]] == ["built-in", "a"]
     assert report["models"][1]["architecture"] == "llama"
     assert report["student"] == ""
 
@@ -135,7 +135,7 @@ def test_a_student_is_chosen_with_a_model_or_alone(
 ) -> None:
     locations.models.mkdir(parents=True)
     shutil.copy(embedded(), locations.models / "copy-F16.gguf")
-    said = _lines(capsys, "use", "copy-F16", "--student", "embedded")
+    said = _lines(capsys, "use", "copy-F16", "--student", "built-in")
     assert said[1:] == ["Draft model: embedded"]
     assert run(["ask", "--json", "--max-tokens", "24", "how do I list files?"]) == 0
     assert json.loads(capsys.readouterr().out)["by_drafter"]["student"] > 0

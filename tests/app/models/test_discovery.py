@@ -52,8 +52,8 @@ def _ollama(folder: Path, name: str, digest: str, **changed: object) -> Path:
 
 
 def test_a_fresh_machine_has_the_embedded_model_only(locations: Locations) -> None:
-    assert _names(locations) == ["embedded"]
-    assert find_model("embedded", locations).files == (embedded(),)
+    assert _names(locations) == ["built-in"]
+    assert find_model("built-in", locations).files == (embedded(),)
     assert not locations.data.exists()
 
 
@@ -124,7 +124,7 @@ def test_a_damaged_manifest_is_reported_and_the_rest_is_found(
     _ollama(folder, "registry.ollama.ai/library/good/1b", "a" * 64)
     seen = find_models(locations)
     assert [skipped.path for skipped in seen.skipped] == [damaged]
-    assert [candidate.name for candidate in seen.candidates] == ["embedded", "good:1b"]
+    assert [candidate.name for candidate in seen.candidates] == ["built-in", "good:1b"]
 
 
 @pytest.mark.parametrize("manifest", ["null", "[]", '{"layers": null}', '{"layers": [3]}'])
@@ -132,7 +132,7 @@ def test_a_manifest_without_a_model_is_passed_over(
     locations: Locations, others: ModelFolders, manifest: str
 ) -> None:
     _file(others.ollama[0] / "manifests" / "registry.ollama.ai/library/none/1b", manifest)
-    assert (_names(locations), find_models(locations).skipped) == (["embedded"], [])
+    assert (_names(locations), find_models(locations).skipped) == (["built-in"], [])
 
 
 def test_the_same_file_counts_once_and_the_same_name_is_made_unique(
@@ -226,7 +226,7 @@ def test_a_model_has_one_name_by_whatever_path_it_is_reached(
     link, elsewhere = tmp_path / "link.gguf", _file(tmp_path / "mine.gguf")
     link.symlink_to(listed)
     monkeypatch.chdir(tmp_path)
-    assert model_name(embedded(), locations) == "embedded"
+    assert model_name(embedded(), locations) == "built-in"
     assert model_name(listed, locations) == "org/repo:Q8_0"
     assert (
         model_name(link, locations) == model_name(Path("link.gguf"), locations) == "org/repo:Q8_0"
@@ -243,7 +243,7 @@ def test_a_file_wins_over_a_name(
     assert resolve_model("both", locations) == named
     _file(tmp_path / "both")
     assert resolve_model("both", locations) == Path("both")
-    assert resolve_model("", locations) == resolve_model("embedded", locations) == embedded()
+    assert resolve_model("", locations) == resolve_model("built-in", locations) == embedded()
     assert resolve_model("~/mistyped.gguf", locations) == Path.home() / "mistyped.gguf"
 
 
@@ -270,9 +270,9 @@ def test_the_cache_is_where_its_library_looks(
 def test_a_model_may_go_while_it_is_looked_for(locations: Locations, others: ModelFolders) -> None:
     blob = _ollama(others.ollama[0], "registry.ollama.ai/library/good/1b", "a" * 64)
     blob.unlink()
-    assert _names(locations) == ["embedded", "good:1b"]
+    assert _names(locations) == ["built-in", "good:1b"]
     shutil.rmtree(others.ollama[0])
-    assert _names(locations) == ["embedded"]
+    assert _names(locations) == ["built-in"]
 
 
 def test_an_installed_package_s_model_is_opened_unless_another_was_chosen(
@@ -286,7 +286,7 @@ def test_an_installed_package_s_model_is_opened_unless_another_was_chosen(
     assert resolve_model("", locations) == embedded(), "it has no model"
     general = _file(package / "General-135M.Q4_1.gguf")
     assert resolve_model("", locations) == general
-    assert resolve_model("embedded", locations) == embedded()
+    assert resolve_model("built-in", locations) == embedded()
     assert find_model("general", locations).files == (general,)
     assert model_name(general, locations) == "General-135M.Q4_1"
     monkeypatch.setenv(PACKAGED_MODELS_VARIABLE, "")

@@ -49,7 +49,7 @@ def test_a_model_arrives_where_every_program_finds_it(
     assert path.read_bytes() == CONTENT
     assert [step.done for step in steps] == [CHUNK_BYTES * number for number in range(1, 6)]
     assert {step.total for step in steps} == {len(CONTENT)}
-    assert [found.name for found in find_models(locations).candidates] == ["embedded", WANTED]
+    assert [found.name for found in find_models(locations).candidates] == ["built-in", WANTED]
     asked = len(hub.requests)
     for revision in ("main", COMMIT):
         there = huggingface_hub.try_to_load_from_cache(

@@ -107,7 +107,7 @@ def test_folders_of_one_s_own_are_found_by_path_and_name(
     assert resolve_model("mine", locations) == own
     assert choose(str(folder), locations).path == folder
     assert {candidate.name for candidate in find_models(locations).candidates} == {
-        "embedded",
+        "built-in",
         "mine",
     }
 

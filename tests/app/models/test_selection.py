@@ -11,11 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from app.config import Config, load_config
+from app.engine.student import student_file
 from app.locations import PACKAGED_MODELS_VARIABLE, Locations, ModelFolders, locate
 from app.models.discovery import (
-    EMBEDDED,
+    BUILT_IN,
     embedded,
     embedded_embedding_model,
+    embedded_student,
     resolve_model,
 )
 from app.models.selection import NO_EMBEDDER, choose, choose_embedder, first_launch_offer
@@ -44,12 +46,12 @@ def test_a_choice_is_kept_and_taken_back(locations: Locations, model: str) -> No
     assert choose("TUNED", locations).name == model
     assert load_config(locations.settings) == Config(model=model)
     assert resolve_model(load_config(locations.settings).model, locations).name == "tuned-Q8_0.gguf"
-    assert choose(EMBEDDED, locations).path == embedded()
+    assert choose(BUILT_IN, locations).path == embedded()
     assert load_config(locations.settings) == Config()
 
 
 def test_the_embedded_model_needs_no_settings(locations: Locations) -> None:
-    choose(EMBEDDED, locations)
+    choose(BUILT_IN, locations)
     assert not locations.settings.exists()
 
 
@@ -70,7 +72,7 @@ def test_comments_and_other_settings_stay(locations: Locations, model: str, end:
     choose(model, locations)
     chosen = locations.settings.read_bytes().decode()
     assert chosen == f'model = "{model}"\n{before}'
-    choose(EMBEDDED, locations)
+    choose(BUILT_IN, locations)
     assert locations.settings.read_bytes().decode() == f'model = ""\n{before}'
 
 
@@ -158,7 +160,7 @@ def test_the_embedded_model_can_be_chosen_beside_an_installed_package_s(
     general = write_gguf(tmp_path / "package" / "general.gguf")
     monkeypatch.setenv(PACKAGED_MODELS_VARIABLE, str(general.parent))
     assert first_launch_offer(locations) == [], "it is open already"
-    choose(EMBEDDED, locations)
+    choose(BUILT_IN, locations)
     assert resolve_model(load_config(locations.settings).model, locations) == embedded()
     choose("general", locations)
     assert resolve_model(load_config(locations.settings).model, locations) == general
@@ -185,7 +187,7 @@ def test_the_smallest_embedding_model_searches_unless_one_is_chosen(
         with pytest.raises(ModelError, match=similar):
             choose_embedder(locations, mistyped)
     assert choose_embedder(locations, NO_EMBEDDER) is None
-    assert choose_embedder(locations, EMBEDDED) == embedded_embedding_model()
+    assert choose_embedder(locations, BUILT_IN) == embedded_embedding_model()
     small.unlink()
     large.unlink()
     with pytest.raises(ModelError, match="no model 'a/b'"):
@@ -196,3 +198,12 @@ def test_the_smallest_embedding_model_searches_unless_one_is_chosen(
         choose_embedder(locations, model)
     with pytest.raises(ModelError, match="a reranker"):
         choose_embedder(locations, "rank")
+
+
+def test_the_earlier_name_of_the_built_in_model_is_still_understood(locations: Locations) -> None:
+    (locations.settings).write_text('model = "embedded"\nstudent = "embedded"\n')
+    config = load_config(locations.settings)
+    assert resolve_model(config.model, locations) == embedded()
+    assert student_file(config.student, Path("any.gguf"), locations) == embedded_student()
+    assert choose_embedder(locations, "embedded") == embedded_embedding_model()
+    assert choose("embedded", locations).name == BUILT_IN == "built-in"

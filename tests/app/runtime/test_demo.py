@@ -12,7 +12,7 @@ from app.conversation.assistant import Assistant
 from app.conversation.events import Finished, Wrote
 from app.engine.engine import load
 from app.locations import locate
-from app.models.discovery import EMBEDDED
+from app.models.discovery import BUILT_IN
 from app.runtime import demo
 from app.runtime.demo import AFTER, BEFORE, MeasuredAnswer, conclusion, demo_stage, speedup
 from datastores.chats.history import History
@@ -56,7 +56,7 @@ def test_the_stage_is_removed_and_leaves_everything_else_alone() -> None:
 def test_the_file_holds_the_later_answers_of_the_embedded_model_and_not_the_earlier_ones(
     tmp_path: Path,
 ) -> None:
-    plain = Options(model=EMBEDDED, drafters=(), temperature=0.0)
+    plain = Options(model=BUILT_IN, drafters=(), temperature=0.0)
     with demo_stage() as stage:
         text = stage.file.read_text()
         assert all(_answer(plain, tmp_path, question) in text for question in AFTER)

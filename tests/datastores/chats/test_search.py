@@ -204,3 +204,18 @@ def test_an_excerpt_shows_the_rare_word_rather_than_the_frequent_one() -> None:
     text = "the " * 100 + "the walrus"
     spans = [(4 * n, 4 * n + 3) for n in range(101)] + [(404, 410)]
     assert _marked(excerpt(text, spans)).endswith("[the] [walrus]")
+
+
+def test_answers_are_excerpted_from_what_is_shown_of_them(history: History) -> None:
+    chat = history.create_chat().id
+    asked = history.add_message(chat, None, "user", "<mark>why blue?")
+    history.add_message(chat, asked.id, "assistant", "<mark>Blue light is scattered.")
+
+    def readable(text: str) -> str:
+        return text.removeprefix("<mark>")
+
+    excerpts = {hit.role: _marked(hit.excerpt) for hit in search(history, "blue", 9, readable)}
+    assert excerpts == {
+        "user": "<mark>why [blue]?",
+        "assistant": "[Blue] light is scattered.",
+    }

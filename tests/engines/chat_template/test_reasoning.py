@@ -15,6 +15,7 @@ from engines.chat_template.reasoning import (
     marked_piece,
     prompt_opening,
     split_reasoning,
+    without_marks,
 )
 
 SUM = "The user wants 17 + 23. Seventeen and twenty is 37, and three more is 40."
@@ -278,3 +279,8 @@ def test_an_opening_that_the_prompt_wrote_is_told_from_the_model_s_own() -> None
     assert added_opening("<think>hm</think>", "hm</think>") == "<think>"
     assert added_opening("<think>hm</think>", "<think>hm</think>") == ""
     assert added_opening("40", "40") == ""
+
+
+def test_reasoning_and_answer_are_read_as_one_text_without_marks() -> None:
+    assert without_marks("<think>\nLight.\n</think>\n\nIt is blue.") == "Light.\n\nIt is blue."
+    assert without_marks("Say `<think>` to think.") == "Say `<think>` to think."

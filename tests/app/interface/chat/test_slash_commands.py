@@ -72,7 +72,7 @@ async def test_names_of_models_are_completed(stage: Make, others: ModelFolders) 
     async with made.app.run_test() as pilot:
         await ready(pilot, made)
         await pilot.press(*"/model ")
-        await until(pilot, lambda: suggested(made) == ["embedded", "org/one:Q8_0", "org/two:Q8_0"])
+        await until(pilot, lambda: suggested(made) == ["built-in", "org/one:Q8_0", "org/two:Q8_0"])
         await pilot.press(*"tw q8")
         await until(pilot, lambda: suggested(made) == ["org/two:Q8_0"])
         await pilot.press("tab")

@@ -10,12 +10,12 @@ from app.interface.chat.topbar import short_name
 @pytest.mark.parametrize(
     ("name", "columns", "shown"),
     [
-        ("embedded", 40, "embedded"),
+        ("built-in", 40, "built-in"),
         ("org/repo-GGUF:Q4_K_M", 20, "org/repo-GGUF:Q4_K_M"),
         ("org/repo-GGUF:Q4_K_M", 19, "repo-GGUF:Q4_K_M"),
         ("org/repo-GGUF:Q4_K_M", 12, "…GGUF:Q4_K_M"),
-        ("embedded", 1, "…"),
-        ("embedded", 0, ""),
+        ("built-in", 1, "…"),
+        ("built-in", 0, ""),
         ("/models/of/mine/a-Q8_0.gguf", 15, "…ne/a-Q8_0.gguf"),
         ("org/e\x1b[2Jvil\n:Q8_0", 40, "org/e␛[2Jvil :Q8_0"),
     ],

@@ -10,7 +10,7 @@ import pytest
 from app.interface.models.switch import first_launch_hint, hint_about
 from app.locations import ModelFolders, locate
 from app.models.selection import choose
-from app.runtime.open_model import EMBEDDED
+from app.runtime.open_model import ABOUT_BUILT_IN
 from datastores.errors import StoreError
 from tests.app.interface.conftest import Compare, Stage, ask, loaded, shown, until
 from tests.app.models.gguf_files import write_gguf
@@ -28,7 +28,7 @@ def two(others: ModelFolders) -> None:
 
 
 def test_the_hint_describes_the_embedded_model() -> None:
-    assert "only knows shell commands" in EMBEDDED
+    assert "only knows shell commands" in ABOUT_BUILT_IN
 
 
 @pytest.mark.usefixtures("two")
@@ -74,7 +74,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("two")
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 def test_first_launch(stage: Make, snap_compare: Compare, size: tuple[int, int]) -> None:
-    made = stage(first=True, hint=EMBEDDED)
+    made = stage(first=True, hint=ABOUT_BUILT_IN)
 
     async def act(pilot: object) -> None:
         await loaded(made)(pilot)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from app.interface.screen import ChatScreen
 from app.locations import Locations, ModelFolders
 from app.models import speed
 from app.models.description import FoundModel
-from app.models.discovery import EMBEDDED, embedded
+from app.models.discovery import BUILT_IN, embedded
 from app.models.download import ModelDownload
 from app.models.hub_search import MAX_SUGGESTED, HubOffer, HubRepository
 from app.models.selection import Catalogue, ListedModel
@@ -48,7 +48,7 @@ def model(name: str, place: str, size: float, parameters: float, **fields: str) 
 
 
 HELPER = ListedModel(
-    FoundModel(EMBEDDED, "specchat", embedded(), 14 * 10**6, "F16", "llama", 7 * 10**6, 2048),
+    FoundModel(BUILT_IN, "specchat", embedded(), 14 * 10**6, "F16", "llama", 7 * 10**6, 2048),
     in_use=True,
 )
 LISTED = (

@@ -84,7 +84,7 @@ async def test_the_hint_is_that_of_the_model_that_answers(stage: Make, other: Pa
         await choose(pilot, made, "other")
         await until(pilot, lambda: "It knows commands." not in shown(made))
         await until(pilot, lambda: f"Switched to {OTHER}" in notices(made))
-        await choose(pilot, made, "embedded")
+        await choose(pilot, made, "built-in")
         await until(pilot, lambda: "It knows commands." in shown(made))
         await until(pilot, lambda: "Switched to embedded" in notices(made))
     assert load_config(made.locations.settings).model == ""
