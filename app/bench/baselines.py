@@ -27,13 +27,14 @@ from numpy.typing import NDArray
 
 from datastores.crest.build import (
     BuiltStore,
-    CountedText,
     encode_trees,
     encoded_bytes,
     page_room,
     paginate,
 )
-from datastores.crest.counting import Level, TokenDocument
+from datastores.crest.columns import open_columns
+from datastores.crest.counting import CountedStrings, Level, TokenDocument
+from datastores.crest.format import Entries
 from datastores.crest.reader import CrestReader
 from datastores.crest.selection import Nodes, ancestors, candidates, depths, limit_trees
 from datastores.errors import InputError
@@ -213,22 +214,31 @@ FILLED_SHARE = 0.95
 """Share of a budget at which it counts as filled."""
 
 
-def select_most_common(counted: CountedText, lengths: Sequence[int], number: int) -> BuiltStore:
+def select_most_common(counted: CountedStrings, lengths: Sequence[int], number: int) -> BuiltStore:
     """The `number` most common n-grams of each of `lengths`."""
+    entries, ids = _most_common_trees(counted, lengths, number)
+    return paginate(entries, ids, max(lengths), np.ones(len(entries), np.bool_))
+
+
+def _most_common_trees(
+    counted: CountedStrings, lengths: Sequence[int], number: int
+) -> tuple[Entries, NDArray[np.uint32]]:
     chosen = [most_common(counted.levels, length, number) for length in lengths]
-    entries, ids = encode_trees(counted, chosen)
-    return paginate(entries, ids, max(lengths))
+    with open_columns() as columns:
+        entries, ids, _ = encode_trees(
+            lambda: ((counted.levels, nodes) for nodes in chosen), columns
+        )
+    return entries, ids
 
 
-def select_within(counted: CountedText, lengths: Sequence[int], budget: int) -> BuiltStore:
+def select_within(counted: CountedStrings, lengths: Sequence[int], budget: int) -> BuiltStore:
     """As many n-grams of each of `lengths`, the same number of each, as `budget` bytes hold."""
     room = page_room(budget)
     fits = 0
     fails = max(len(counted.levels[length - 1]) for length in lengths) + 1
     number = min(room // (TREE_BYTES * len(lengths)), fails - 1)
     for _ in range(MAX_ATTEMPTS):
-        chosen = [most_common(counted.levels, length, number) for length in lengths]
-        size = encoded_bytes(*encode_trees(counted, chosen))
+        size = encoded_bytes(*_most_common_trees(counted, lengths, number))
         if size <= room:
             fits = number
         else:

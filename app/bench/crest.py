@@ -35,8 +35,8 @@ import numpy as np
 from app.bench.baselines import MAX_MATCH_TOKENS as REST_LONGEST
 from app.bench.baselines import LongestMatch, RestDrafter, RestStore, select_within, write_rest
 from datastores.crest.build import MAX_NGRAM as OWN_LONGEST
-from datastores.crest.build import BuiltStore, CountedText, count, select
-from datastores.crest.counting import TokenDocument
+from datastores.crest.build import BuiltStore, count, select
+from datastores.crest.counting import CountedStrings, TokenDocument
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import IDENTITY_BYTES, CrestStore
 from engines.drafter_replay import CombinedDrafter, Recorded, ReplayCounts, replay
@@ -143,7 +143,11 @@ class Builder:
     """Builds CREST stores of several sizes from n-grams counted once."""
 
     def __init__(
-        self, folder: Path, counted: CountedText, history: Sequence[TokenDocument], seconds: float
+        self,
+        folder: Path,
+        counted: CountedStrings,
+        history: Sequence[TokenDocument],
+        seconds: float,
     ) -> None:
         """Build in `folder`; counting took `seconds`."""
         self._folder = folder

@@ -1,30 +1,40 @@
 """Building CREST: from documents to pages under a byte budget.
 
 The result is a function of the documents' contents and the budget alone, whatever their order.
-Everything is array work; memory is some 30 bytes for each distinct string that is counted.
+Everything is array work, on a part of the strings at a time: those that begin with the same tokens.
+Memory is 16 bytes for each distinct string that is counted, and what the store itself takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from datastores.crest.counting import Level, TokenDocument, TokenText, count_strings
-from datastores.crest.counting import join as join_documents
+from datastores.crest.columns import Columns, open_columns
+from datastores.crest.counting import (
+    CountedStrings,
+    Level,
+    TokenDocument,
+    count_strings,
+    joined,
+    parts_of,
+)
 from datastores.crest.format import (
     KEY_BYTES,
     PAGE_BYTES,
     Entries,
+    EntryCollector,
+    count_tokens,
+    decode,
     describe,
     encode,
     fitting,
-    join,
     pages,
-    rank_tokens,
-    rank_uses,
 )
 from datastores.crest.selection import (
     ENTRY_BYTES,
@@ -33,6 +43,7 @@ from datastores.crest.selection import (
     Floats,
     Nodes,
     candidates,
+    depths,
     estimated_bytes,
     select_nodes,
     utilities,
@@ -47,8 +58,6 @@ SINGLETON_TOKENS = 1 << 21
 """Tokens up to which those are counted: they take more memory than all other strings together."""
 SMALL_BUDGET = 8
 """Tokens of text per byte of budget above which strings that occur fewer than 4 times are not."""
-PAIR_TOKENS = 1 << 26
-"""Tokens above which strings that occur twice are not counted: they would take 10 GiB to rank."""
 
 NODES_PER_ENTRY = 10
 """On average."""
@@ -64,15 +73,6 @@ USE_BYTES = 4
 """Of the number of nodes that have one token id, where counts are exact."""
 FILL_SHARE = 0.92
 """Share of the file's bytes that are pages of ours; SQLite takes the rest."""
-
-
-@dataclass(frozen=True, slots=True)
-class CountedText:
-    """What every selection starts from: all strings that occur `least` times or more."""
-
-    text: TokenText
-    levels: list[Level]
-    least: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,21 +98,34 @@ class BuiltStore:
     uses: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, dtype=np.uint32))
 
 
-def count(documents: Iterable[TokenDocument], budget: int, longest: int = MAX_NGRAM) -> CountedText:
-    """Count all strings that a store of `budget` bytes may keep."""
-    text = join_documents(documents)
-    least = least_count(len(text.tokens), budget)
-    levels = count_strings(text, longest + MAX_CONTINUATION, least, tagged=longest)
-    return CountedText(text, levels, least)
+Trees = Iterator[tuple[Sequence[Level], Nodes]]
+"""Trees of n-grams of one length each time, with the table that they are numbered by."""
+
+
+def count(
+    documents: Iterable[TokenDocument],
+    budget: int,
+    longest: int = MAX_NGRAM,
+    folder: Path | None = None,
+) -> CountedStrings:
+    """Count all strings that a store of `budget` bytes may keep.
+
+    Args:
+        folder: for what exceeds the memory meanwhile; None for the system's.
+
+    Raises:
+        StoreError: there is no room for it.
+    """
+    with joined(documents, folder) as text:
+        least = least_count(len(text), budget)
+        return count_strings(text, longest + MAX_CONTINUATION, least, tagged=longest)
 
 
 def least_count(tokens: int, budget: int) -> int:
     """Strings rarer than this are not worth counting under this budget."""
     if tokens <= SINGLETON_TOKENS and tokens * SINGLETON_BUDGET <= budget:
         return 1
-    if tokens > SMALL_BUDGET * budget:
-        return 4
-    return 2 if tokens <= PAIR_TOKENS else 3
+    return 4 if tokens > SMALL_BUDGET * budget else 2
 
 
 def build(documents: Iterable[TokenDocument], budget: int, longest: int = MAX_NGRAM) -> BuiltStore:
@@ -121,26 +134,46 @@ def build(documents: Iterable[TokenDocument], budget: int, longest: int = MAX_NG
 
 
 def select(
-    counted: CountedText, budget: int, longest: int = MAX_NGRAM, *, exact: bool = False
+    counted: CountedStrings,
+    budget: int,
+    longest: int = MAX_NGRAM,
+    *,
+    exact: bool = False,
+    folder: Path | None = None,
 ) -> BuiltStore:
     """The content of most utility for `budget` bytes of file.
 
     With `exact` counts it takes about a tenth more, and documents can be subtracted from it.
+
+    Args:
+        folder: as for `count`.
+
+    Raises:
+        StoreError: there is no room for it.
     """
     room = page_room(budget)
-    by_length = {length: utilities(counted.levels, length) for length in range(1, longest + 1)}
-    low = LOWEST_SHARE * threshold(by_length, room)
-    found = [
-        candidates(counted.levels, length, levels, low) for length, levels in by_length.items()
-    ]
-    least = _filling_threshold(found, low, room * OVERFILL)
-    chosen = [select_nodes(nodes, least) for nodes in found]
-    entries, ids = encode_trees(counted, chosen, exact=exact)
+    low = LOWEST_SHARE * threshold(counted.levels, longest, room)
+    with open_columns(folder) as columns:
+        found = StoredNodes(columns)
+        for part in parts_of(counted.levels):
+            for length in range(1, longest + 1):
+                nodes = candidates(part, length, utilities(part, length), low)
+                found.append(select_nodes(nodes, low))
+        least = _filling_threshold(found, low, room * OVERFILL)
+
+        def trees() -> Trees:
+            stored = iter(found)
+            for part in parts_of(counted.levels):
+                for _ in range(longest):
+                    nodes = next(stored)
+                    yield part, select_nodes(nodes, least) if least > low else nodes
+
+        entries, ids, uses = encode_trees(trees, columns, exact=exact)
     fits = fitting(entries, room - ids_bytes(ids) - exact * USE_BYTES * len(ids))
-    built = paginate(fits, ids, longest)
+    built = paginate(entries, ids, longest, fits)
     if not exact:
         return built
-    return replace(built, least=counted.least, uses=rank_uses(fits, len(ids)))
+    return replace(built, least=counted.least, uses=_without(uses, entries.take(~fits)))
 
 
 def page_room(budget: int) -> int:
@@ -148,7 +181,29 @@ def page_room(budget: int) -> int:
     return max(int((budget - EMPTY_FILE_BYTES) * FILL_SHARE), 0)
 
 
-def _filling_threshold(found: Sequence[Nodes], low: float, room: float) -> float:
+class StoredNodes:
+    """Nodes of one part after another, kept in columns. May be read again and again."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._spans: list[tuple[int, int, int]] = []
+        self._roots, self._depths = columns.new(np.int32), columns.new(np.uint8)
+        self._strings, self._utilities = columns.new(np.int32), columns.new(np.float32)
+
+    def append(self, nodes: Nodes) -> None:
+        """Have `nodes` after those that are here."""
+        self._spans.append((nodes.length, len(self._roots), len(self._roots) + len(nodes)))
+        self._roots.append(nodes.roots)
+        self._depths.append(nodes.depths)
+        self._strings.append(nodes.strings)
+        self._utilities.append(nodes.utilities)
+
+    def __iter__(self) -> Iterator[Nodes]:
+        for length, first, last in self._spans:
+            columns = (self._roots, self._depths, self._strings, self._utilities)
+            yield Nodes(length, *(column.read(first, last) for column in columns))
+
+
+def _filling_threshold(found: Iterable[Nodes], low: float, room: float) -> float:
     """The least utility per byte, `low` or more, at which nodes fill about `room` bytes."""
     high = low / LOWEST_SHARE * HIGHEST_SHARE
     for _ in range(BISECTIONS if low else 0):
@@ -160,14 +215,28 @@ def _filling_threshold(found: Sequence[Nodes], low: float, room: float) -> float
     return low
 
 
-def threshold(by_length: Mapping[int, Mapping[int, Floats]], room: int) -> float:
-    """Utility per byte above which the nodes of all n-grams together fill about `room` bytes."""
-    parts = [found for levels in by_length.values() for found in levels.values()]
-    nodes = np.concatenate([*parts, np.empty(0, dtype=np.float32)])
+def threshold(levels: Sequence[Level], longest: int, room: int) -> float:
+    """Utility per byte above which the nodes of all n-grams together fill about `room` bytes; a
+    hundredth less, at most."""
     number = int(room / (NODE_BYTES + ENTRY_BYTES / NODES_PER_ENTRY))
-    if number >= len(nodes):
+    lengths = range(1, longest + 1)
+    if number >= sum(
+        len(levels[deep - 1]) for length in lengths for deep in depths(levels, length)
+    ):
         return 0.0
-    return float(np.partition(nodes, -number - 1)[-number - 1]) / NODE_BYTES
+    # Numbers that are not negative are in the order of their bits, of which the first will do.
+    counts = np.zeros(1 << 16, np.int64)
+    for part in parts_of(levels):
+        for length in lengths:
+            for found in utilities(part, length).values():
+                counts += np.bincount(_first_bits(found), minlength=len(counts))
+    above = np.cumsum(counts[::-1])[::-1]
+    bits = np.flatnonzero(above > number)[-1:].astype(np.uint32) << np.uint32(16)
+    return float(bits.view(np.float32)[0]) / NODE_BYTES
+
+
+def _first_bits(values: Floats) -> NDArray[np.uint32]:
+    return values.view(np.uint32) >> np.uint32(16)
 
 
 def encoded_bytes(entries: Entries, ids: NDArray[np.uint32]) -> int:
@@ -181,19 +250,33 @@ def ids_bytes(ids: NDArray[np.uint32]) -> int:
 
 
 def encode_trees(
-    counted: CountedText, chosen: Sequence[Nodes], *, exact: bool = False
-) -> tuple[Entries, NDArray[np.uint32]]:
-    """The entries of the chosen trees, and the token ids by rank."""
-    columns = [describe(counted.levels, nodes) for nodes in chosen]
-    ids = rank_tokens(columns)
-    parts = [
-        encode(counted.text, counted.levels, nodes, column, ids, exact=exact)
-        for nodes, column in zip(chosen, columns, strict=True)
-    ]
-    return join(parts), ids
+    trees: Callable[[], Trees], columns: Columns, *, exact: bool = False
+) -> tuple[Entries, NDArray[np.uint32], NDArray[np.int64]]:
+    """The entries of the trees, the token ids by rank, and how many nodes have each.
+
+    Args:
+        trees: gives the same ones each time.
+    """
+    ids, uses = count_tokens(trees())
+    collector = EntryCollector(columns.new(np.uint8))
+    for levels, nodes in trees():
+        collector.add(encode(levels, nodes, describe(levels, nodes), ids, exact=exact))
+    return collector.entries(), ids, uses
 
 
-def paginate(entries: Entries, ids: NDArray[np.uint32], longest: int) -> BuiltStore:
-    """The store's content, with `entries` spread over pages."""
-    number = max(1, int(entries.lengths.sum()) // PAGE_BYTES)
-    return BuiltStore(longest, ids, number, len(entries), pages(entries, number))
+def _without(uses: NDArray[np.int64], dropped: Sequence[bytes]) -> NDArray[np.uint32]:
+    """`uses` without those of the nodes of entries that do not fit, given by their bytes."""
+    ranks = Counter(rank for data in dropped for rank in decode(data, range(len(uses))).tokens[1:])
+    left = uses.astype(np.uint32)
+    for rank, times in ranks.items():
+        left[rank] -= times
+    return left
+
+
+def paginate(
+    entries: Entries, ids: NDArray[np.uint32], longest: int, kept: NDArray[np.bool_]
+) -> BuiltStore:
+    """The store's content, with the `kept` ones of `entries` spread over pages."""
+    number = max(1, int(entries.lengths[kept].sum(dtype=np.int64)) // PAGE_BYTES)
+    found = pages(entries, kept, number)
+    return BuiltStore(longest, ids, number, int(np.count_nonzero(kept)), found)

@@ -1,23 +1,30 @@
 """Counting: every string of up to some length of tokens that occurs in a set of documents.
 
 The first half of building CREST. Owns the table of strings: level L holds each distinct string of
-L tokens with its count, its prefix of L - 1 tokens and its suffix of L - 1 tokens, so that the tree
-of continuations of any n-gram is a part of the table (crest.txt, section 4.2: all continuations of
-an n-gram, as prefix counts). A string never extends from one document into the next. Refuses to
-know text and which strings are worth keeping (`datastores.crest.selection`).
+L tokens with its count, its prefix of L - 1 tokens and the count of its suffix of L - 1 tokens, so
+that the tree of continuations of any n-gram is a part of the table (crest.txt, section 4.2: all
+continuations of an n-gram, as prefix counts). A string never extends from one document into the
+next. Refuses to know text and which strings are worth keeping (`datastores.crest.selection`).
 
 All of it is sorting: the strings of a level are those of the level before, each split by the token
-that follows. Positions are sorted in blocks, so that memory beyond the table is bounded.
+that follows. What there is of each position (its token, and which string of the level before begins
+there) is in columns that may be files, and positions are read and sorted in blocks. The table is
+bounded by counting only strings that occur so often that all of them fit. So memory depends neither
+on the length of a text nor on their number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from datastores.crest.columns import Column, Columns, open_columns
 
 KINDS = 8
 """Kinds are numbers below this; the caller defines what they mean."""
@@ -42,26 +49,40 @@ class TokenDocument:
 Ints = NDArray[np.int32]
 Wide = NDArray[np.uint64]
 
+SLICE_POSITIONS = 1 << 20
+"""Positions read at a time."""
 BLOCK_POSITIONS = 1 << 22
-"""Positions sorted at a time."""
+"""Positions sorted at a time: some 50 bytes each."""
+MAX_STRINGS = 1 << 24
+"""Strings in the table, of 16 bytes each. Of more, only those that occur more often are counted:
+so many fill the largest store that is built by default."""
+MAX_TREE_STRINGS = 1 << 21
+"""Of these, strings that begin with the same token: they are selected from together."""
 MAX_REMAINING = 255
 """Distances to the end of a document are stored in one byte; larger ones do not matter."""
+NO_STRING = -1
+"""In place of a string's number: none that is counted begins there."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenText:
-    """The documents as one array.
+    """The documents one after another.
 
     Attributes:
         tokens: uint32 [positions].
         remaining: uint8 [positions], tokens from here to the end of the document, at most
             `MAX_REMAINING`.
         kinds: uint8 [positions], the kind of source.
+        columns: where more of them are made.
     """
 
-    tokens: NDArray[np.uint32]
-    remaining: NDArray[np.uint8]
-    kinds: NDArray[np.uint8]
+    tokens: Column
+    remaining: Column
+    kinds: Column
+    columns: Columns
+
+    def __len__(self) -> int:
+        return len(self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +93,8 @@ class Level:
         counts: occurrences.
         tokens: uint32, the last token.
         prefixes: index, in the level before, of the string without its last token.
-        suffixes: index, in the level before, of the string without its first token.
-        positions: one position where the string begins.
+        suffix_counts: occurrences of the string without its first token; in the first level, where
+            that is empty, 0.
         kinds: uint8, the kind of most occurrences (the lowest among equals); empty if not
             requested.
     """
@@ -81,133 +102,360 @@ class Level:
     counts: Ints
     tokens: NDArray[np.uint32]
     prefixes: Ints
-    suffixes: Ints
-    positions: Ints
+    suffix_counts: Ints
     kinds: NDArray[np.uint8]
 
     def __len__(self) -> int:
         return len(self.counts)
 
+    def within(self, rows: slice, first_prefix: int) -> Level:
+        """The strings `rows`, as if the level before began at `first_prefix`."""
+        prefixes = self.prefixes[rows] - np.int32(first_prefix)
+        parts = self.counts[rows], self.tokens[rows], prefixes, self.suffix_counts[rows]
+        return Level(*parts, self.kinds[rows])
 
-def join(documents: Iterable[TokenDocument]) -> TokenText:
-    """All documents in one array, in order; empty ones add nothing."""
-    tokens, remaining, kinds = [], [], []
+
+@dataclass(frozen=True, slots=True)
+class CountedStrings:
+    """All strings that occur `least` times or more; level L is at index L - 1.
+
+    Attributes:
+        tokens: of all documents.
+    """
+
+    levels: list[Level]
+    least: int
+    tokens: int
+
+
+@contextmanager
+def joined(documents: Iterable[TokenDocument], folder: Path | None = None) -> Iterator[TokenText]:
+    """All documents, in order; empty ones add nothing.
+
+    Args:
+        folder: where a long text is kept meanwhile; None for the system's.
+
+    Raises:
+        StoreError: there is no room for it.
+    """
+    with open_columns(folder) as columns:
+        text = TokenText(
+            columns.new(np.uint32), columns.new(np.uint8), columns.new(np.uint8), columns
+        )
+        for batch in _batches(documents):
+            ids = [np.asarray(one.tokens, np.uint32) for one in batch]
+            text.tokens.append(np.concatenate(ids))
+            text.remaining.append(np.concatenate([_remaining(len(one)) for one in ids]))
+            kinds = np.array([one.kind for one in batch], np.uint8)
+            text.kinds.append(np.repeat(kinds, [len(one) for one in ids]))
+        yield text
+
+
+def _batches(documents: Iterable[TokenDocument]) -> Iterator[list[TokenDocument]]:
+    """Some documents at a time: writing each by itself would take longer than counting it."""
+    batch: list[TokenDocument] = []
+    tokens = 0
     for document in documents:
-        ids = np.asarray(document.tokens, dtype=np.uint32)
-        tokens.append(ids)
-        remaining.append(np.minimum(np.arange(len(ids), 0, -1), MAX_REMAINING).astype(np.uint8))
-        kinds.append(np.full(len(ids), document.kind, dtype=np.uint8))
-    empty = [np.empty(0, np.uint8)]
-    return TokenText(
-        np.concatenate([*tokens, np.empty(0, np.uint32)]),
-        np.concatenate(remaining + empty),
-        np.concatenate(kinds + empty),
-    )
+        batch.append(document)
+        tokens += len(document.tokens)
+        if tokens >= SLICE_POSITIONS:
+            yield batch
+            batch, tokens = [], 0
+    if batch:
+        yield batch
+
+
+def _remaining(tokens: int) -> NDArray[np.uint8]:
+    """For each position of a document the tokens from there to its end."""
+    found = np.full(tokens, MAX_REMAINING, np.uint8)
+    near = min(tokens, MAX_REMAINING)
+    found[tokens - near :] = np.arange(near, 0, -1)
+    return found
 
 
 def count_strings(
-    text: TokenText, depth: int, least: int = 1, *, tagged: int = 0, threads: int = 4
-) -> list[Level]:
-    """The levels 1 to `depth` of strings that occur at least `least` times.
+    text: TokenText, depth: int, least: int = 1, *, tagged: int = 0
+) -> CountedStrings:
+    """The levels 1 to `depth` of strings that occur at least `least` times; more often, if these
+    would be more than `MAX_STRINGS`, or more than `MAX_TREE_STRINGS` that begin with one token.
 
-    Level L is at index L - 1; the first `tagged` levels have their kinds. `depth` is below
-    `MAX_REMAINING`.
+    The first `tagged` levels have their kinds. `depth` is below `MAX_REMAINING`.
     """
-    levels: list[Level] = []
-    positions = np.arange(len(text.tokens), dtype=np.int32)
-    groups = np.zeros(len(positions), dtype=np.int32)
-    group_at = np.zeros(len(positions) + 1, dtype=np.int32)
-    with ThreadPoolExecutor(threads) as pool:
-        for length in range(1, depth + 1):
-            fits = text.remaining[positions] >= length
-            positions, groups = positions[fits], groups[fits]
-            level, positions, groups = _split(
-                text, positions, groups, length, least, group_at, pool
+    counter = _StringCounter(text, least, tagged)
+    for _ in range(depth):
+        counter.add_level()
+    return CountedStrings(counter.levels, counter.least, len(text))
+
+
+@dataclass(frozen=True, slots=True)
+class _Occurrences:
+    """Some of the positions of a slice of the text at which strings of one length begin.
+
+    Attributes:
+        start: of the slice.
+        rows: the positions, from `start` on.
+        keys: uint64, number of the string without its last token, and that token.
+        suffixes: number of the string without its first token.
+    """
+
+    start: int
+    rows: NDArray[np.intp]
+    keys: Wide
+    suffixes: Ints
+
+
+class _StringCounter:
+    """Counts one level after another.
+
+    Attributes:
+        levels: those counted so far.
+        least: occurrences of the rarest strings in them.
+    """
+
+    def __init__(self, text: TokenText, least: int, tagged: int) -> None:
+        self.levels: list[Level] = []
+        self.least = least
+        self._text = text
+        self._tagged = tagged
+        # By position: the string of the last level that begins there.
+        self._numbers = self._filled(0)
+        self._next = self._filled(NO_STRING)
+
+    def add_level(self) -> None:
+        """Count the strings that are one token longer than those of the last level."""
+        before = self._table_size()
+        while True:
+            parts, number = [], 0
+            for first, last in self._ranges():
+                parts.append(self._split(first, last, number))
+                number += len(parts[-1])
+                if before + number > MAX_STRINGS:
+                    break
+            else:
+                break
+            self._raise_least()
+            self._fill(self._next, NO_STRING)
+            before = self._table_size()
+        self.levels.append(_concatenated(parts))
+        self._numbers, self._next = self._next, self._numbers
+        while max(tree_sizes(self.levels), default=0) > MAX_TREE_STRINGS:
+            self._raise_least()
+        self._fill(self._next, NO_STRING)
+
+    def _table_size(self) -> int:
+        return sum(map(len, self.levels))
+
+    def _filled(self, value: int) -> Column:
+        column = self._text.columns.new(np.int32)
+        self._fill(column, value)
+        return column
+
+    def _fill(self, column: Column, value: int) -> None:
+        for start, stop in self._slices():
+            column.write(start, np.full(stop - start, value, np.int32))
+
+    def _slices(self) -> Iterator[tuple[int, int]]:
+        for start in range(0, len(self._text), SLICE_POSITIONS):
+            yield start, min(start + SLICE_POSITIONS, len(self._text))
+
+    def _ranges(self) -> Iterator[tuple[int, int]]:
+        """Consecutive strings of the last level that begin at `BLOCK_POSITIONS` positions at most,
+        or one that begins at more."""
+        sizes = self.levels[-1].counts if self.levels else np.array([len(self._text)])
+        ends = np.cumsum(sizes, dtype=np.int64)
+        first = 0
+        while first < len(sizes):
+            before = int(ends[first - 1]) if first else 0
+            last = int(np.searchsorted(ends, before + BLOCK_POSITIONS, side="right"))
+            yield first, max(last, first + 1)
+            first = max(last, first + 1)
+
+    def _split(self, first: int, last: int, number: int) -> Level:
+        """The strings that begin with those from `first` to before `last`, numbered from `number`
+        on where they stand."""
+        sizes = self.levels[-1].counts if self.levels else np.array([len(self._text)])
+        if last == first + 1 and sizes[first] > BLOCK_POSITIONS:
+            return self._split_one(first, number)
+        return self._split_some(first, last, number)
+
+    def _split_some(self, first: int, last: int, number: int) -> Level:
+        """As `_split`, by sorting all their occurrences."""
+        found = list(self._occurrences(first, last))
+        keys = np.concatenate([np.empty(0, np.uint64), *(one.keys for one in found)])
+        suffixes = np.concatenate([np.empty(0, np.int32), *(one.suffixes for one in found)])
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        starts = np.flatnonzero(np.diff(keys, prepend=~keys[:1]))
+        counts = np.diff(starts, append=len(keys))
+        frequent = counts >= self.least
+        named = np.where(frequent, np.cumsum(frequent) - 1, NO_STRING).astype(np.int32)
+        numbers = np.empty(len(keys), np.int32)
+        numbers[order] = np.repeat(named, counts)
+        starts, counts = starts[frequent], counts[frequent]
+        kinds = self._kinds_of(found, numbers, len(counts))
+        self._write(found, numbers, number)
+        return self._level(keys[starts], counts, suffixes[order[starts]], kinds)
+
+    def _split_one(self, string: int, number: int) -> Level:
+        """As `_split`, for one string with many occurrences: slice by slice, since it is followed
+        by no more tokens than the vocabulary has."""
+        keys, counts = np.empty(0, np.uint64), np.empty(0, np.int64)
+        suffixes = np.empty(0, np.int32)
+        for found in self._occurrences(string, string + 1):
+            new, at, times = np.unique(found.keys, return_index=True, return_counts=True)
+            keys, places = np.unique(np.concatenate([keys, new]), return_inverse=True)
+            counts = np.bincount(places, np.concatenate([counts, times])).astype(np.int64)
+            merged = np.empty(len(keys), np.int32)
+            merged[places] = np.concatenate([suffixes, found.suffixes[at]])
+            suffixes = merged
+        frequent = counts >= self.least
+        keys, counts, suffixes = keys[frequent], counts[frequent], suffixes[frequent]
+        kinds = np.zeros((len(keys) if self._is_tagged else 0, KINDS), np.int64)
+        for found in self._occurrences(string, string + 1) if len(keys) else ():
+            at = np.minimum(np.searchsorted(keys, found.keys), len(keys) - 1)
+            numbers = np.where(keys[at] == found.keys, at, NO_STRING).astype(np.int32)
+            if self._is_tagged:
+                kinds += _kind_counts(numbers, self._kinds_at(found), len(keys))
+            self._write([found], numbers, number)
+        return self._level(keys, counts, suffixes, kinds.argmax(axis=1).astype(np.uint8))
+
+    @property
+    def _is_tagged(self) -> bool:
+        return len(self.levels) < self._tagged
+
+    def _level(
+        self, keys: Wide, counts: NDArray[np.int64], suffixes: Ints, kinds: NDArray[np.uint8]
+    ) -> Level:
+        above = self.levels[-1].counts[suffixes] if self.levels else np.zeros(len(keys), np.int32)
+        return Level(
+            counts.astype(np.int32),
+            (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32),
+            (keys >> np.uint64(32)).astype(np.int32),
+            above,
+            kinds,
+        )
+
+    def _occurrences(self, first: int, last: int) -> Iterator[_Occurrences]:
+        """Where strings of the next length begin whose first tokens are a string of the last level,
+        from `first` to before `last`. Those whose other tokens are too rare are left out."""
+        length = len(self.levels) + 1
+        for start, stop in self._slices():
+            numbers = self._numbers.read(start, stop + 1)
+            own = numbers[: stop - start]
+            rows = np.flatnonzero((own >= first) & (own < last))
+            if not len(rows):
+                continue
+            rows = rows[self._text.remaining.read(start, stop)[rows] >= length]
+            suffixes = numbers[rows + 1] if self.levels else np.zeros(len(rows), np.int32)
+            known = suffixes != NO_STRING
+            rows, suffixes = rows[known], suffixes[known]
+            keys = own[rows].astype(np.uint64) << np.uint64(32)
+            keys |= self._text.tokens.read(start + length - 1, stop + length - 1)[rows]
+            yield _Occurrences(start, rows, keys, suffixes)
+
+    def _write(self, found: Iterable[_Occurrences], numbers: Ints, first: int) -> None:
+        """Record which strings occur where, numbered from `first` on."""
+        numbers = np.where(numbers == NO_STRING, NO_STRING, numbers + np.int32(first))
+        done = 0
+        for one in found:
+            here = self._next.read(one.start, one.start + SLICE_POSITIONS).copy()
+            here[one.rows] = numbers[done : done + len(one.rows)]
+            self._next.write(one.start, here)
+            done += len(one.rows)
+
+    def _kinds_of(
+        self, found: Sequence[_Occurrences], numbers: Ints, strings: int
+    ) -> NDArray[np.uint8]:
+        """The kind that most occurrences of each string have."""
+        best = np.zeros(strings if self._is_tagged else 0, np.uint8)
+        if not len(best):
+            return best
+        kinds = np.concatenate([self._kinds_at(one) for one in found])
+        most = np.zeros(strings, np.int64)
+        for kind in np.flatnonzero(np.bincount(kinds)):
+            occurring = np.bincount(numbers[(kinds == kind) & (numbers >= 0)], minlength=strings)
+            better = occurring > most
+            best[better], most[better] = kind, occurring[better]
+        return best
+
+    def _kinds_at(self, found: _Occurrences) -> NDArray[Any]:
+        kinds = self._text.kinds.read(found.start, found.start + SLICE_POSITIONS)
+        return kinds[found.rows]
+
+    def _raise_least(self) -> None:
+        """Leave out strings that are rarer than before: by the half, so that it is soon enough."""
+        self.least = max(self.least + 1, self.least * 3 // 2)
+        numbers = np.zeros(1, np.int32)
+        for at, level in enumerate(self.levels):
+            kept = level.counts >= self.least
+            self.levels[at] = Level(
+                level.counts[kept],
+                level.tokens[kept],
+                numbers[level.prefixes[kept]],
+                level.suffix_counts[kept],
+                level.kinds[kept] if len(level.kinds) else level.kinds,
             )
-            group_at[:] = -1
-            group_at[positions] = groups
-            if length <= tagged:
-                level = replace(level, kinds=_kinds(text.kinds[positions], groups, len(level)))
-            levels.append(level)
-    return levels
+            numbers = np.where(kept, np.cumsum(kept) - 1, NO_STRING).astype(np.int32)
+        if self.levels:
+            numbers = np.append(numbers, np.int32(NO_STRING))  # where there was none already
+            for start, stop in self._slices():
+                self._numbers.write(start, numbers[self._numbers.read(start, stop)])
 
 
-def _split(
-    text: TokenText,
-    positions: Ints,
-    groups: Ints,
-    length: int,
-    least: int,
-    group_at: Ints,
-    pool: ThreadPoolExecutor,
-) -> tuple[Level, Ints, Ints]:
-    """One level from the positions of the level before, with its positions in the new order."""
+def _concatenated(parts: Sequence[Level]) -> Level:
+    """The strings of all `parts`, in order."""
+    if len(parts) == 1:
+        return parts[0]
+    empty = [np.empty(0, dtype) for dtype in (np.int32, np.uint32, np.int32, np.int32, np.uint8)]
+    names = ("counts", "tokens", "prefixes", "suffix_counts", "kinds")
+    return Level(
+        *(
+            np.concatenate([nothing, *(getattr(part, name) for part in parts)])
+            for name, nothing in zip(names, empty, strict=True)
+        )
+    )
 
-    def part(block: slice) -> tuple[Level, Ints, Ints]:
-        return _split_block(text, positions[block], groups[block], length, least, group_at)
 
-    parts = list(pool.map(part, _blocks(groups)))
+def _kind_counts(numbers: Ints, kinds: NDArray[np.uint8], strings: int) -> NDArray[np.int64]:
+    """Of each string how many of its occurrences have each kind, [strings, KINDS]."""
+    known = numbers != NO_STRING
+    cells = numbers[known].astype(np.int64) * KINDS + kinds[known]
+    return np.bincount(cells, minlength=strings * KINDS).reshape(strings, KINDS)
+
+
+def tree_bounds(levels: Sequence[Level]) -> list[NDArray[np.intp]]:
+    """For each level where the strings begin whose first token is that of each of the first level,
+    and at last where they end."""
+    bounds: list[NDArray[np.intp]] = []
+    for level in levels:
+        above = bounds[-1] if bounds else None
+        bounds.append(
+            np.arange(len(level) + 1)
+            if above is None
+            else np.searchsorted(level.prefixes, above.astype(np.int32))
+        )
+    return bounds
+
+
+def tree_sizes(levels: Sequence[Level]) -> list[int]:
+    """How many strings begin with each token."""
+    sizes: list[int] = sum(np.diff(bounds) for bounds in tree_bounds(levels)).tolist()
+    return sizes
+
+
+def parts_of(levels: Sequence[Level], strings: int = MAX_TREE_STRINGS) -> Iterator[list[Level]]:
+    """The table in parts, each with all strings that begin with some tokens, as if there were no
+    others: of `strings` strings at most, or with one token."""
+    bounds = tree_bounds(levels)
+    ends = np.cumsum(sum(np.diff(one) for one in bounds))
     first = 0
-    for level, _, numbers in parts:
-        numbers += first
-        first += len(level)
-    levels = [level for level, _, _ in parts]
-    return (
-        Level(
-            *(
-                np.concatenate([getattr(level, name) for level in levels])
-                for name in ("counts", "tokens", "prefixes", "suffixes", "positions", "kinds")
-            )
-        ),
-        np.concatenate([sorted_positions for _, sorted_positions, _ in parts]),
-        np.concatenate([numbers for _, _, numbers in parts]),
-    )
-
-
-def _blocks(groups: Ints) -> Iterator[slice]:
-    """Slices of about `BLOCK_POSITIONS` that split no group; at least one, maybe empty."""
-    start = 0
-    while True:
-        stop = min(start + BLOCK_POSITIONS, len(groups))
-        if stop < len(groups):
-            stop = int(np.searchsorted(groups, groups[stop - 1], side="right"))
-        yield slice(start, stop)
-        if stop >= len(groups):
-            return
-        start = stop
-
-
-def _split_block(
-    text: TokenText, positions: Ints, groups: Ints, length: int, least: int, group_at: Ints
-) -> tuple[Level, Ints, Ints]:
-    keys = groups.astype(np.uint64) << np.uint64(32)
-    keys |= text.tokens[positions + (length - 1)]
-    order = np.argsort(keys, kind="stable")
-    keys, positions = keys[order], positions[order]
-    starts = np.flatnonzero(np.diff(keys, prepend=~keys[:1]))
-    counts = np.diff(starts, append=len(keys))
-    frequent = counts >= least
-    starts, kept = starts[frequent], np.repeat(frequent, counts)
-    counts = counts[frequent].astype(np.int32)
-    heads, first_positions = keys[starts], positions[starts]
-    level = Level(
-        counts,
-        (heads & np.uint64(0xFFFFFFFF)).astype(np.uint32),
-        (heads >> np.uint64(32)).astype(np.int32),
-        group_at[first_positions + 1],
-        first_positions,
-        np.empty(0, dtype=np.uint8),
-    )
-    numbers = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-    return level, positions[kept], numbers
-
-
-def _kinds(kinds: NDArray[np.uint8], groups: Ints, number: int) -> NDArray[np.uint8]:
-    """The kind that most positions of each group have."""
-    best = np.zeros(number, dtype=np.uint8)
-    most = np.zeros(number, dtype=np.int64)
-    for kind in np.flatnonzero(np.bincount(kinds, minlength=1)):
-        found = np.bincount(groups[kinds == kind], minlength=number)
-        better = found > most
-        best[better], most[better] = kind, found[better]
-    return best
+    while first < len(ends):
+        before = int(ends[first - 1]) if first else 0
+        last = max(int(np.searchsorted(ends, before + strings, side="right")), first + 1)
+        spans = [(int(one[first]), int(one[last])) for one in bounds]
+        firsts = [0, *(start for start, _ in spans)]
+        yield [
+            level.within(slice(*span), above)
+            for level, span, above in zip(levels, spans, firsts, strict=False)
+        ]
+        first = last

@@ -30,13 +30,14 @@ answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from datastores.crest.counting import Level, TokenText
+from datastores.crest.columns import Column
+from datastores.crest.counting import Level
 from datastores.crest.selection import Nodes, occurrences
 
 MASK = (1 << 64) - 1
@@ -57,6 +58,7 @@ CHILDREN_FOLLOW = 15
 
 Bytes = NDArray[np.uint8]
 Wide = NDArray[np.uint64]
+Tokens = NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,34 +178,61 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Encoded entries, not yet on pages.
+    """Encoded entries, not yet on pages, one after another.
 
     Attributes:
         hashes: of their n-grams.
-        starts: where each entry begins in `data`.
-        lengths: its bytes.
+        lengths: bytes of each entry.
         utilities: sum over the nodes of each entry.
-        sizes: nodes of each entry, without its n-gram.
-        first_ranks: where the ranks of each entry's nodes begin in `ranks`.
-        ranks: of the tokens of all nodes.
         data: all bytes.
     """
 
     hashes: Wide
-    starts: Index
-    lengths: Index
-    utilities: NDArray[np.float64]
-    sizes: Index
-    first_ranks: Index
-    ranks: NDArray[np.uint32]
+    lengths: NDArray[np.uint16]
+    utilities: NDArray[np.float32]
     data: Bytes
 
     def __len__(self) -> int:
         return len(self.hashes)
 
+    @property
+    def starts(self) -> Index:
+        """Where each entry begins in `data`."""
+        ends = np.cumsum(self.lengths, dtype=np.int64)
+        ends -= self.lengths
+        return ends
+
+    def take(self, rows: NDArray[np.bool_]) -> list[bytes]:
+        """The bytes of the entries `rows`."""
+        spans = zip(self.starts[rows].tolist(), self.lengths[rows].tolist(), strict=True)
+        return [self.data[start : start + length].tobytes() for start, length in spans]
+
+
+class EntryCollector:
+    """Puts the entries of many trees together; their bytes are in a column until `entries`."""
+
+    def __init__(self, data: Column) -> None:
+        self._data = data
+        self._parts: list[Entries] = []
+
+    def add(self, part: Entries) -> None:
+        """Have the entries of `part` after those that are here."""
+        self._data.append(part.data)
+        self._parts.append(Entries(part.hashes, part.lengths, part.utilities, part.data[:0].copy()))
+
+    def entries(self) -> Entries:
+        """All of them; call it once."""
+        parts, self._parts = self._parts, []
+        return Entries(
+            np.concatenate([np.empty(0, np.uint64), *(part.hashes for part in parts)]),
+            np.concatenate([np.empty(0, np.uint16), *(part.lengths for part in parts)]),
+            np.concatenate([np.empty(0, np.float32), *(part.utilities for part in parts)]),
+            self._data.read(0, len(self._data)),
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class NodeColumns:
     """What is encoded of each node: its token, its count and its parent's, its children."""
 
     tokens: NDArray[np.uint32]
@@ -212,9 +241,9 @@ class Columns:
     children: Index
 
 
-def describe(levels: Sequence[Level], nodes: Nodes) -> Columns:
+def describe(levels: Sequence[Level], nodes: Nodes) -> NodeColumns:
     """The columns of `nodes`, which must be whole trees."""
-    found = Columns(
+    found = NodeColumns(
         np.zeros(len(nodes), dtype=np.uint32),
         occurrences(levels, nodes),
         np.zeros(len(nodes), dtype=np.int64),
@@ -232,18 +261,42 @@ def describe(levels: Sequence[Level], nodes: Nodes) -> Columns:
     return found
 
 
-def rank_tokens(columns: Sequence[Columns]) -> NDArray[np.uint32]:
-    """The token ids in use, the most frequent first; the lower id among equals."""
-    used = np.concatenate([column.tokens for column in columns])
-    ids, counts = np.unique(used, return_counts=True)
-    return ids[np.argsort(-counts, kind="stable")]
+def node_tokens(levels: Sequence[Level], nodes: Nodes) -> NDArray[np.uint32]:
+    """The last token of each node."""
+    found = np.zeros(len(nodes), dtype=np.uint32)
+    for deep in np.unique(nodes.depths).tolist():
+        rows = np.flatnonzero(nodes.depths == deep)
+        found[rows] = levels[deep - 1].tokens[nodes.strings[rows]]
+    return found
+
+
+def count_tokens(
+    trees: Iterable[tuple[Sequence[Level], Nodes]],
+) -> tuple[NDArray[np.uint32], Index]:
+    """The token ids in use, the most frequent first, the lower id among equals; and in how many
+    nodes each is."""
+    ids, counts = np.empty(0, np.uint32), np.empty(0, np.int64)
+    for levels, nodes in trees:
+        new, times = np.unique(node_tokens(levels, nodes), return_counts=True)
+        ids, places = np.unique(np.concatenate([ids, new]), return_inverse=True)
+        counts = np.bincount(places, np.concatenate([counts, times])).astype(np.int64)
+    order = np.argsort(-counts, kind="stable")
+    return ids[order], counts[order]
+
+
+def spell(levels: Sequence[Level], length: int, strings: NDArray[np.int32]) -> list[Tokens]:
+    """The tokens of `strings` of one length: column i holds their i-th."""
+    columns = []
+    for level in reversed(levels[:length]):
+        columns.append(level.tokens[strings])
+        strings = level.prefixes[strings]
+    return columns[::-1]
 
 
 def encode(
-    text: TokenText,
     levels: Sequence[Level],
     nodes: Nodes,
-    columns: Columns,
+    columns: NodeColumns,
     ids: NDArray[np.uint32],
     *,
     exact: bool,
@@ -258,8 +311,7 @@ def encode(
     numbers = np.diff(firsts, append=len(nodes))
     entry = np.repeat(np.arange(len(firsts)), numbers)
     roots, level = nodes.roots[firsts], levels[nodes.length - 1]
-    positions = level.positions[roots]
-    keys = hash_columns([text.tokens[positions + offset] for offset in range(nodes.length)])
+    keys = hash_columns(spell(levels, nodes.length, roots))
     trees = 2 + _sums(sizes, firsts)
     counts = _exact_counts(keys, level.counts[roots], columns, firsts) if exact else None
     lengths = trees + counts.lengths if counts else trees
@@ -275,8 +327,8 @@ def encode(
     _write_numbers(data, at + 1 + many, ranks, width)
     if counts:
         counts.write(data, starts + trees)
-    utilities = np.bincount(entry, nodes.utilities, len(firsts)).astype(np.float64)
-    return Entries(keys, starts, lengths, utilities, numbers, firsts, ranks, data)
+    utilities = np.bincount(entry, nodes.utilities, len(firsts)).astype(np.float32)
+    return Entries(keys, lengths.astype(np.uint16), utilities, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +359,7 @@ class ExactCounts:
 
 
 def _exact_counts(
-    keys: Wide, roots: NDArray[np.int32], columns: Columns, firsts: Index
+    keys: Wide, roots: NDArray[np.int32], columns: NodeColumns, firsts: Index
 ) -> ExactCounts:
     """The exact counts of n-grams that occurred `roots` times, and of their nodes."""
     counts = np.insert(columns.counts, firsts, roots)
@@ -349,59 +401,43 @@ def _write_numbers(
         data[at[rows] + byte] = numbers[rows] >> 7 * byte & 0x7F | more
 
 
-def join(parts: Sequence[Entries]) -> Entries:
-    """All entries as one."""
-    bases = np.cumsum([0, *(len(part.data) for part in parts)])
-    ranks = np.cumsum([0, *(len(part.ranks) for part in parts)])
-    return Entries(
-        np.concatenate([part.hashes for part in parts]),
-        np.concatenate([part.starts + base for part, base in zip(parts, bases, strict=False)]),
-        np.concatenate([part.lengths for part in parts]),
-        np.concatenate([part.utilities for part in parts]),
-        np.concatenate([part.sizes for part in parts]),
-        np.concatenate([part.first_ranks + at for part, at in zip(parts, ranks, strict=False)]),
-        np.concatenate([part.ranks for part in parts]),
-        np.concatenate([part.data for part in parts]),
-    )
+def fitting(entries: Entries, most: int) -> NDArray[np.bool_]:
+    """Which entries are of most utility per byte, `most` bytes in all at the most."""
+    fits = entries.lengths <= MAX_ENTRY_BYTES
+    cost = entries.lengths.astype(np.int64) + KEY_BYTES
+    if int(cost[fits].sum()) > most:
+        order = np.argsort(-entries.utilities / cost, kind="stable")
+        order = order[fits[order]]
+        fits[order[int(np.searchsorted(np.cumsum(cost[order]), most, side="right")) :]] = False
+    return fits
 
 
-def fitting(entries: Entries, most: int) -> Entries:
-    """The entries of most utility per byte, at most `most` bytes in all."""
-    cost = entries.lengths + KEY_BYTES
-    order = np.lexsort((entries.hashes, -entries.utilities / cost))
-    order = order[entries.lengths[order] <= MAX_ENTRY_BYTES]
-    fits = order[: int(np.searchsorted(np.cumsum(cost[order]), most, side="right"))]
-    return Entries(
-        entries.hashes[fits],
-        entries.starts[fits],
-        entries.lengths[fits],
-        entries.utilities[fits],
-        entries.sizes[fits],
-        entries.first_ranks[fits],
-        entries.ranks,
-        entries.data,
-    )
+PAGES_AT_ONCE = 1 << 12
+"""Put together at a time: what is Python's of them takes many times their bytes."""
 
 
-def rank_uses(entries: Entries, number: int) -> NDArray[np.uint32]:
-    """In how many nodes of `entries` each of `number` ranks is."""
-    inner = np.arange(int(entries.sizes.sum())) - np.repeat(
-        np.cumsum(entries.sizes) - entries.sizes, entries.sizes
-    )
-    ranks = entries.ranks[np.repeat(entries.first_ranks, entries.sizes) + inner]
-    return np.bincount(ranks, minlength=number).astype(np.uint32)
+def pages(entries: Entries, kept: NDArray[np.bool_], number: int) -> Iterator[tuple[int, bytes]]:
+    """The pages that are not empty, ascending, of a store of `number` pages of `kept` entries."""
+    hashes = entries.hashes[kept]
+    page = (hashes >> np.uint64(MARK_BITS)) % np.uint64(number)
+    marks = hashes & np.uint64((1 << MARK_BITS) - 1)
+    order = np.lexsort((hashes, page << np.uint64(MARK_BITS) | marks))
+    page, order = page[order], np.flatnonzero(kept)[order]
+    starts = entries.starts[order]
+    for first in range(0, number, PAGES_AT_ONCE):
+        here = slice(*np.searchsorted(page, np.array([first, first + PAGES_AT_ONCE], np.uint64)))
+        yield from _pages(entries, page[here], order[here], starts[here])
 
 
-def pages(entries: Entries, number: int) -> Iterator[tuple[int, bytes]]:
-    """The pages that are not empty, ascending, of a store of `number` pages."""
-    page = (entries.hashes >> np.uint64(MARK_BITS)) % np.uint64(number)
-    order = np.lexsort((entries.hashes, entries.hashes & np.uint64(0xFFFF), page))
-    page = page[order]
-    marks = entries.hashes[order].astype("<u2").tobytes()
-    lengths = entries.lengths[order]
+def _pages(
+    entries: Entries, page: Wide, rows: NDArray[np.intp], starts: Index
+) -> Iterator[tuple[int, bytes]]:
+    """The pages of the entries `rows`, of which each begins at one of `starts`."""
+    marks = entries.hashes[rows].astype("<u2").tobytes()
+    lengths = entries.lengths[rows]
     halves = (lengths >> 1).astype(np.uint8).tobytes()
-    data = entries.data.tobytes()
-    spans = list(zip(entries.starts[order].tolist(), lengths.tolist(), strict=True))
+    data = memoryview(entries.data)
+    spans = list(zip(starts.tolist(), lengths.tolist(), strict=True))
     firsts = np.flatnonzero(np.diff(page.astype(np.int64), prepend=-1))
     lasts = np.minimum(np.append(firsts[1:], len(page)), firsts + MAX_PAGE_ENTRIES)
     for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):

@@ -93,16 +93,15 @@ def utilities(levels: Sequence[Level], length: int) -> dict[int, Floats]:
     """
     roots = ancestors(levels, length)
     trust = _trust(levels, length)
-    shorter = ancestors(levels, length - 1) if length > 1 else {}
     found: dict[int, Floats] = {}
     for deep in depths(levels, length):
         level = levels[deep - 1]
         counts = level.counts.astype(np.float32)
         utility = counts * counts / (counts + np.float32((deep - 1) ** 3))
         if length > 1:
-            above = levels[length - 2].counts[shorter[deep - 1][level.suffixes]]
+            above = levels[length - 1].suffix_counts[roots[deep]]
             probabilities = (counts - np.float32(DISCOUNT)) / levels[length - 1].counts[roots[deep]]
-            without = (levels[deep - 2].counts[level.suffixes] - np.float32(DISCOUNT)) / above
+            without = (level.suffix_counts - np.float32(DISCOUNT)) / above
             utility *= trust[roots[deep]] * np.abs(1 - without / probabilities)
         found[deep] = utility.astype(np.float32)
     return propagate_max(levels, found)

@@ -18,7 +18,7 @@ sources mean. Lookups go through `datastores.crest.reader`, on a connection of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +103,8 @@ IDENTITY_BYTES = 8
 MIN_REBUILD_SHARE = 40
 """One in so many of the base tier's tokens: if more leave, it is emptied and rebuilt. To subtract a
 token takes 40 times the CPU of counting it anew."""
+MAX_SUBTRACTED_TOKENS = 1 << 17
+"""Nor are more subtracted: their strings take a kilobyte of memory for each token."""
 MAX_FREE_SHARE = 4
 """The file is rewritten after a rebuild that leaves more than one in so many of its pages free."""
 ERASURE_DUE = 0x45524153
@@ -169,9 +171,17 @@ class CrestStore:
         `documents` (it was added meanwhile) stays pending.
         """
         prefixes: set[bytes] = set()
-        counted = count(_unique(documents, prefixes), self._base_bytes(0))
-        built = select(counted, self._base_bytes(len(prefixes)), exact=True)
-        self.replace(built, prefixes, len(counted.text.tokens))
+        built, tokens = self._built(_unique(documents, prefixes), prefixes)
+        self.replace(built, prefixes, tokens)
+
+    def _built(
+        self, documents: Iterable[TokenDocument], prefixes: Collection[bytes]
+    ) -> tuple[BuiltStore, int]:
+        """The base tier of `documents`, which add to `prefixes`, and how many tokens they have."""
+        folder = self.store.path.parent
+        counted = count(documents, self._base_bytes(0), folder=folder)
+        room = self._base_bytes(len(prefixes))
+        return select(counted, room, exact=True, folder=folder), counted.tokens
 
     def replace(self, built: BuiltStore, prefixes: Iterable[bytes], tokens: int = 0) -> None:
         """Make `built` the base tier; `prefixes` are the first bytes of its identities.
@@ -373,7 +383,7 @@ def _subtract(db: Database, documents: Sequence[TokenDocument]) -> bool:
     tokens = sum(len(document.tokens) for document in documents)
     sql = "SELECT longest, pages, least, ids, documents, tokens FROM tiers"
     longest, pages, least, ids, identities, total = db.conn.execute(sql).fetchone()
-    if not least or tokens * MIN_REBUILD_SHARE > total:
+    if not least or tokens > MAX_SUBTRACTED_TOKENS or tokens * MIN_REBUILD_SHARE > total:
         return False
     subtraction = Subtraction(db, BaseTier(longest, pages, least, unpack_ids(ids)))
     subtraction.subtract(documents)

@@ -26,13 +26,14 @@ from numpy.typing import NDArray
 from sqlite_utils import Database
 
 from datastores.crest.build import USE_BYTES
-from datastores.crest.counting import Level, TokenDocument, count_strings, join
+from datastores.crest.counting import TokenDocument, count_strings, joined
 from datastores.crest.format import (
     CHECK_SHIFT,
     CHILDREN_FOLLOW,
     MARK_BITS,
     MIN_AMBIGUOUS_COUNT,
     hash_columns,
+    spell,
 )
 from datastores.crest.selection import MAX_CONTINUATION
 
@@ -164,9 +165,8 @@ class OwnStrings:
     """The strings of the documents that leave, as a tree of counts."""
 
     def __init__(self, documents: Sequence[TokenDocument], longest: int) -> None:
-        self._text = join(documents)
-        depth = longest + MAX_CONTINUATION
-        self._levels = count_strings(self._text, depth, threads=1)
+        with joined(documents) as text:
+            self._levels = count_strings(text, longest + MAX_CONTINUATION).levels
         self._tokens = [level.tokens.tolist() for level in self._levels]
         self._counts = [level.counts.tolist() for level in self._levels]
         self._firsts = [
@@ -176,9 +176,8 @@ class OwnStrings:
 
     def hashes(self, length: int) -> NDArray[np.uint64]:
         """The hashes of all n-grams of one length, by their index."""
-        level: Level = self._levels[length - 1]
-        positions = level.positions
-        return hash_columns([self._text.tokens[positions + offset] for offset in range(length)])
+        strings = np.arange(len(self._levels[length - 1]), dtype=np.int32)
+        return hash_columns(spell(self._levels, length, strings))
 
     def count(self, length: int, index: int) -> int:
         """How often a string of `length` tokens occurs."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from hypothesis import strategies as st
 
-from datastores.crest.counting import TokenDocument
+from datastores.crest.counting import CountedStrings, TokenDocument, count_strings, joined
 from datastores.crest.reader import CrestTree
 
 Path = tuple[int, ...]
@@ -20,6 +20,14 @@ documents = st.lists(
 
 def document(number: int, tokens: Sequence[int], kind: int = 1) -> TokenDocument:
     return TokenDocument(number.to_bytes(8, "big"), tokens, kind)
+
+
+def counted(
+    docs: Sequence[TokenDocument], depth: int, least: int = 1, tagged: int = 0
+) -> CountedStrings:
+    """The table of strings, by the array code."""
+    with joined(docs) as text:
+        return count_strings(text, depth, least, tagged=tagged)
 
 
 def strings(given: Iterable[TokenDocument], length: int) -> Counter[Path]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datastores.crest import counting
-from datastores.crest.counting import Level, TokenDocument, count_strings, join
-from tests.datastores.crest.reference import Path, document, documents, strings
+from datastores.crest.counting import Level, TokenDocument, joined, parts_of, tree_sizes
+from tests.datastores.crest.reference import Path, counted, document, documents, strings
 
 DEPTH = 5
 
@@ -23,56 +25,117 @@ def spelled(levels: list[Level]) -> list[list[Path]]:
     return found[1:]
 
 
+def same_table(one: list[Level], other: list[Level]) -> bool:
+    return all(
+        getattr(level, name).tolist() == getattr(as_well, name).tolist()
+        for level, as_well in zip(one, other, strict=True)
+        for name in ("counts", "tokens", "prefixes", "suffix_counts", "kinds")
+    )
+
+
+@pytest.fixture(params=[(1 << 20, 1 << 22), (16, 24), (5, 3)])
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Positions read and sorted at a time: all of them, or a few, less than a string has too."""
+    monkeypatch.setattr(counting, "SLICE_POSITIONS", request.param[0])
+    monkeypatch.setattr(counting, "BLOCK_POSITIONS", request.param[1])
+
+
+any_blocks = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.mark.usefixtures("blocks")
+@any_blocks
 @given(documents, st.integers(1, 3))
 def test_counts_are_those_of_brute_force(docs: list[TokenDocument], least: int) -> None:
-    levels = count_strings(join(docs), DEPTH, least, threads=1)
+    levels = counted(docs, DEPTH, least).levels
     for length, (level, names) in enumerate(zip(levels, spelled(levels), strict=True), 1):
         expected = {path: n for path, n in strings(docs, length).items() if n >= least}
         assert dict(zip(names, level.counts.tolist(), strict=True)) == expected
         assert names == sorted(names)
 
 
-@given(documents)
-def test_suffixes_are_the_strings_without_their_first_token(docs: list[TokenDocument]) -> None:
-    levels = count_strings(join(docs), DEPTH, threads=1)
-    names = spelled(levels)
-    for above, level, found in zip(names, levels[1:], names[1:], strict=False):
-        assert [above[row] for row in level.suffixes.tolist()] == [path[1:] for path in found]
-
-
-@given(documents)
-def test_places_are_where_the_strings_stand(docs: list[TokenDocument]) -> None:
-    text = join(docs)
-    levels = count_strings(text, DEPTH, threads=1)
+@pytest.mark.usefixtures("blocks")
+@any_blocks
+@given(documents, st.integers(1, 3))
+def test_suffix_counts_are_those_of_strings_without_their_first_token(
+    docs: list[TokenDocument], least: int
+) -> None:
+    levels = counted(docs, DEPTH, least).levels
     for length, (level, names) in enumerate(zip(levels, spelled(levels), strict=True), 1):
-        stand = [tuple(text.tokens[at : at + length].tolist()) for at in level.positions.tolist()]
-        assert stand == names
+        counts = strings(docs, length - 1) if length > 1 else Counter[Path]()
+        assert level.suffix_counts.tolist() == [counts[path[1:]] for path in names]
 
 
-def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("blocks")
+@any_blocks
+@given(documents)
+def test_the_most_frequent_kind_is_that_of_brute_force(docs: list[TokenDocument]) -> None:
+    levels = counted(docs, DEPTH, tagged=2).levels
+    for length, names in enumerate(spelled(levels)[:2], 1):
+        by_kind = {kind: strings([d for d in docs if d.kind == kind], length) for kind in range(8)}
+        expected = [max(by_kind, key=lambda kind: by_kind[kind][path]) for path in names]
+        assert levels[length - 1].kinds.tolist() == expected
+    assert not any(len(level.kinds) for level in levels[2:])
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize(("total", "of_one_token"), [(60, 1000), (1000, 12)])
+def test_of_too_many_strings_those_that_occur_more_often_are_counted(
+    monkeypatch: pytest.MonkeyPatch, total: int, of_one_token: int
+) -> None:
+    tokens = np.random.default_rng(5).zipf(1.6, 400).tolist()
+    docs = [document(0, tokens[:200]), document(1, tokens[200:])]
+    monkeypatch.setattr(counting, "MAX_STRINGS", total)
+    monkeypatch.setattr(counting, "MAX_TREE_STRINGS", of_one_token)
+    found = counted(docs, DEPTH, tagged=2)
+    assert sum(map(len, found.levels)) <= total
+    assert max(tree_sizes(found.levels)) <= of_one_token
+    monkeypatch.undo()
+    assert found.least > 1
+    assert same_table(found.levels, counted(docs, DEPTH, found.least, tagged=2).levels)
+
+
+def test_what_exceeds_the_memory_makes_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = np.random.default_rng(5).integers(0, 9, 3000).tolist()
-    docs = [
-        document(number, tokens[at : at + 500]) for number, at in enumerate(range(0, 3000, 500))
-    ]
-    whole = count_strings(join(docs), DEPTH, 2)
-    monkeypatch.setattr(counting, "BLOCK_POSITIONS", 100)
-    parts = count_strings(join(docs), DEPTH, 2)
-    for one, other in zip(whole, parts, strict=True):
-        for name in ("counts", "tokens", "prefixes", "suffixes"):
-            assert getattr(one, name).tolist() == getattr(other, name).tolist()
+    docs = [document(at, tokens[at : at + 500]) for at in range(0, 3000, 500)]
+    whole = counted(docs, DEPTH, 2)
+    monkeypatch.setattr("datastores.crest.columns.SPOOLED_BYTES", 64)
+    assert same_table(whole.levels, counted(docs, DEPTH, 2).levels)
+
+
+@given(documents, st.integers(1, 40))
+def test_parts_have_each_string_once_as_if_alone(docs: list[TokenDocument], size: int) -> None:
+    levels = counted(docs, DEPTH, tagged=2).levels
+    parts = list(parts_of(levels, size))
+    for part in parts:
+        alone = spelled(part)
+        assert sum(map(len, alone)) <= size or len(alone[0]) == 1
+    for number, names in enumerate(spelled(levels)):
+        assert [path for part in parts for path in spelled(part)[number]] == names
+        counts = [count for part in parts for count in part[number].counts.tolist()]
+        assert counts == levels[number].counts.tolist()
+
+
+@given(documents)
+def test_distances_to_the_end_are_known(docs: list[TokenDocument]) -> None:
+    expected = [left for one in docs for left in range(len(one.tokens), 0, -1)]
+    with joined(docs) as text:
+        assert text.remaining.read(0, len(text)).tolist() == expected
+
+
+def test_large_distances_to_the_end_are_cut() -> None:
+    with joined([document(0, range(300))]) as text:
+        assert text.remaining.read(40, 48).tolist() == [255] * 6 + [254, 253]
 
 
 def test_the_most_frequent_kind_is_known() -> None:
     docs = [document(0, [1, 2], kind=3), document(1, [1, 2, 2], kind=1), document(2, [1], kind=3)]
-    levels = count_strings(join(docs), 2, tagged=1)
-    assert dict(zip(levels[0].tokens.tolist(), levels[0].kinds.tolist(), strict=True)) == {
-        1: 3,
-        2: 1,
-    }
+    level = counted(docs, 2, tagged=1).levels[0]
+    assert dict(zip(level.tokens.tolist(), level.kinds.tolist(), strict=True)) == {1: 3, 2: 1}
 
 
 def test_large_ids_stay_whole() -> None:
     docs = [document(0, [2**32 - 1, 0, 2**32 - 1, 0])]
-    level = count_strings(join(docs), 2)[1]
+    level = counted(docs, 2).levels[1]
     assert level.tokens.tolist() == [2**32 - 1, 0]
     assert level.counts.tolist() == [1, 2]

@@ -7,14 +7,14 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given
 
-from datastores.crest.counting import TokenDocument, count_strings, join
+from datastores.crest.counting import TokenDocument
 from datastores.crest.selection import candidates, estimated_bytes, select_nodes, utilities
-from tests.datastores.crest.reference import Path, document, documents
+from tests.datastores.crest.reference import Path, counted, document, documents
 
 
 def node_worths(docs: list[TokenDocument], length: int) -> dict[Path, float]:
     """The worth of every node in the trees of n-grams of `length` tokens, by its string."""
-    levels = count_strings(join(docs), 6, threads=1)
+    levels = counted(docs, 6).levels
     names: list[list[Path]] = [[()]]
     for level in levels:
         pairs = zip(level.prefixes.tolist(), level.tokens.tolist(), strict=True)
@@ -60,7 +60,7 @@ def test_no_node_is_worth_less_than_one_below_it(docs: list[TokenDocument]) -> N
 
 @given(documents)
 def test_a_higher_threshold_keeps_fewer_of_the_same_nodes(docs: list[TokenDocument]) -> None:
-    levels = count_strings(join(docs), 6, threads=1)
+    levels = counted(docs, 6).levels
     nodes = candidates(levels, 2, utilities(levels, 2), 0.0)
     sizes = [select_nodes(nodes, least) for least in (0.0, 0.02, 0.2, 2.0)]
     for more, fewer in pairwise(sizes):
