@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from datastores.crest.columns import Columns, open_columns
 from datastores.crest.counting import (
+    MAX_TREE_STRINGS,
     CountedStrings,
     Level,
     TokenDocument,
@@ -58,6 +59,9 @@ SINGLETON_TOKENS = 1 << 21
 """Tokens up to which those are counted: they take more memory than all other strings together."""
 SMALL_BUDGET = 8
 """Tokens of text per byte of budget above which strings that occur fewer than 4 times are not."""
+
+PART_STRINGS = MAX_TREE_STRINGS
+"""Strings that are selected from at a time: some 100 bytes each."""
 
 NODES_PER_ENTRY = 10
 """On average."""
@@ -155,7 +159,7 @@ def select(
     low = LOWEST_SHARE * threshold(counted.levels, longest, room)
     with open_columns(folder) as columns:
         found = StoredNodes(columns)
-        for part in parts_of(counted.levels):
+        for part in parts_of(counted.levels, PART_STRINGS):
             for length in range(1, longest + 1):
                 nodes = candidates(part, length, utilities(part, length), low)
                 found.append(select_nodes(nodes, low))
@@ -163,7 +167,7 @@ def select(
 
         def trees() -> Trees:
             stored = iter(found)
-            for part in parts_of(counted.levels):
+            for part in parts_of(counted.levels, PART_STRINGS):
                 for _ in range(longest):
                     nodes = next(stored)
                     yield part, select_nodes(nodes, least) if least > low else nodes
@@ -220,13 +224,12 @@ def threshold(levels: Sequence[Level], longest: int, room: int) -> float:
     hundredth less, at most."""
     number = int(room / (NODE_BYTES + ENTRY_BYTES / NODES_PER_ENTRY))
     lengths = range(1, longest + 1)
-    if number >= sum(
-        len(levels[deep - 1]) for length in lengths for deep in depths(levels, length)
-    ):
+    sizes = (len(levels[deep - 1]) for length in lengths for deep in depths(levels, length))
+    if number >= sum(sizes):
         return 0.0
     # Numbers that are not negative are in the order of their bits, of which the first will do.
     counts = np.zeros(1 << 16, np.int64)
-    for part in parts_of(levels):
+    for part in parts_of(levels, PART_STRINGS):
         for length in lengths:
             for found in utilities(part, length).values():
                 counts += np.bincount(_first_bits(found), minlength=len(counts))

@@ -30,7 +30,7 @@ class Column:
         folder: of the file; None for the system's.
         """
         self._dtype = np.dtype(dtype)
-        self._file = SpooledTemporaryFile(SPOOLED_BYTES, dir=folder)  # noqa: SIM115
+        self._file = SpooledTemporaryFile(SPOOLED_BYTES, dir=str(folder) if folder else None)  # noqa: SIM115
         self._length = 0
 
     def __enter__(self) -> Self:

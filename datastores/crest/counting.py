@@ -439,15 +439,19 @@ def tree_bounds(levels: Sequence[Level]) -> list[NDArray[np.intp]]:
 
 def tree_sizes(levels: Sequence[Level]) -> list[int]:
     """How many strings begin with each token."""
-    sizes: list[int] = sum(np.diff(bounds) for bounds in tree_bounds(levels)).tolist()
+    sizes: list[int] = _tree_sizes(tree_bounds(levels)).tolist()
     return sizes
 
 
-def parts_of(levels: Sequence[Level], strings: int = MAX_TREE_STRINGS) -> Iterator[list[Level]]:
+def _tree_sizes(bounds: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
+    return np.sum([np.diff(one) for one in bounds], axis=0, dtype=np.intp)
+
+
+def parts_of(levels: Sequence[Level], strings: int) -> Iterator[list[Level]]:
     """The table in parts, each with all strings that begin with some tokens, as if there were no
     others: of `strings` strings at most, or with one token."""
     bounds = tree_bounds(levels)
-    ends = np.cumsum(sum(np.diff(one) for one in bounds))
+    ends = np.cumsum(_tree_sizes(bounds))
     first = 0
     while first < len(ends):
         before = int(ends[first - 1]) if first else 0

@@ -406,7 +406,7 @@ def fitting(entries: Entries, most: int) -> NDArray[np.bool_]:
     fits = entries.lengths <= MAX_ENTRY_BYTES
     cost = entries.lengths.astype(np.int64) + KEY_BYTES
     if int(cost[fits].sum()) > most:
-        order = np.argsort(-entries.utilities / cost, kind="stable")
+        order = np.lexsort((entries.hashes, -entries.utilities / cost))
         order = order[fits[order]]
         fits[order[int(np.searchsorted(np.cumsum(cost[order]), most, side="right")) :]] = False
     return fits
@@ -436,7 +436,7 @@ def _pages(
     marks = entries.hashes[rows].astype("<u2").tobytes()
     lengths = entries.lengths[rows]
     halves = (lengths >> 1).astype(np.uint8).tobytes()
-    data = memoryview(entries.data)
+    data = entries.data.data
     spans = list(zip(starts.tolist(), lengths.tolist(), strict=True))
     firsts = np.flatnonzero(np.diff(page.astype(np.int64), prepend=-1))
     lasts = np.minimum(np.append(firsts[1:], len(page)), firsts + MAX_PAGE_ENTRIES)

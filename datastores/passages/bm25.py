@@ -7,6 +7,7 @@ weighted and when a passage is relevant at all.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
@@ -50,6 +51,15 @@ _SEARCH = f"""
     SELECT chunks.*, score FROM found JOIN chunks USING (id) ORDER BY score DESC, id
 """
 """Texts are read after the ranking: a question of common words matches most passages."""
+_SEARCH_WITHIN = f"""
+    WITH found AS (
+        SELECT {INDEX}.rowid AS id, -bm25({INDEX}, {HEADING_WEIGHT}, {CONTENT_WEIGHT}) AS score
+        FROM {INDEX} CROSS JOIN chunks ON chunks.id = {INDEX}.rowid
+        WHERE {INDEX} MATCH ? AND hex(text) IN (SELECT value FROM json_each(?))
+        ORDER BY score DESC, id LIMIT ?
+    )
+    SELECT chunks.*, score FROM found JOIN chunks USING (id) ORDER BY score DESC, id
+"""
 _SCORE = f"""
     SELECT rowid AS id, -bm25({INDEX}, {HEADING_WEIGHT}, {CONTENT_WEIGHT}) AS score
     FROM {INDEX} WHERE {INDEX} MATCH ? AND +rowid IN
@@ -88,10 +98,22 @@ class Bm25Retriever:
             scores.append([found.get(number, 0.0) for number in passages])
         return scores
 
-    def search_words(self, words: Iterable[str], limit: int) -> list[ScoredPassage]:
-        """The best `limit` passages that have one of `words`, best first; all if it is -1."""
+    def search_words(
+        self, words: Iterable[str], limit: int, texts: Collection[bytes] | None = None
+    ) -> list[ScoredPassage]:
+        """The best `limit` passages that have one of `words`, best first; all if it is -1.
+
+        Args:
+            texts: keys of the texts to be searched; None for all.
+        """
         expression = any_of(words)
-        rows = self._passages.store.rows(_SEARCH, (expression, limit)) if expression else []
+        if not expression:
+            return []
+        if texts is None:
+            rows = self._passages.store.rows(_SEARCH, (expression, limit))
+        else:
+            keys = json.dumps([key.hex().upper() for key in texts])
+            rows = self._passages.store.rows(_SEARCH_WITHIN, (expression, keys, limit))
         return [ScoredPassage(passage_of(row), float(row["score"])) for row in rows]
 
     def relevant(

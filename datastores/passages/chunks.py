@@ -111,69 +111,71 @@ def _title(line: str) -> str:
 
 def _blocks(text: str, max_characters: int) -> Iterator[_Block]:
     """Paragraphs, headings and code blocks, none of them longer than `max_characters`."""
-    for first_line, lines, level, new_page in _structure(text):
-        yield from _cut(_Block(first_line, lines, level, new_page), max_characters)
-
-
-def _structure(text: str) -> Iterator[tuple[int, tuple[str, ...], int, bool]]:
-    """First line, lines, heading level and page break of every block, whatever its length."""
-    pending: list[str] = []
-    start, fence, new_page = 1, "", False
-
-    def flush() -> Iterator[tuple[int, tuple[str, ...], int, bool]]:
-        nonlocal new_page
-        if pending:
-            yield start, tuple(pending), 0, new_page
-            pending.clear()
-            new_page = False
-
-    for number, line in enumerate(text.split("\n"), start=1):
+    block, fence = _BlockCutter(max_characters), ""
+    for number, line in enumerate(_lines(text), start=1):
         if line.startswith("\f"):
-            yield from flush()
-            new_page, fence, line = True, "", line[1:]
+            yield from block.end()
+            block.new_page, fence, line = True, "", line[1:]
         marker = FENCE.match(line)
         heading = None if fence else HEADING.match(line)
         if not fence and (not line.strip() or heading):
-            yield from flush()
+            yield from block.end()
             if heading:
-                yield number, (line,), len(heading[1]), new_page
-                new_page = False
+                yield from block.add(number, line, len(heading[1]))
+                yield from block.end()
             continue
-        if not pending:
-            start = number
-        pending.append(line)
+        yield from block.add(number, line)
         if marker and not fence:
             fence = marker[1]
         elif marker and marker[1].startswith(fence):
             fence = ""
-            yield from flush()
-    yield from flush()
+            yield from block.end()
+    yield from block.end()
 
 
-def _cut(block: _Block, max_characters: int) -> Iterator[_Block]:
-    """`block` in pieces that fit, cut between lines, and within a line that is too long alone."""
-    if block.length <= max_characters:
-        yield block
-        return
-    lines: list[str] = []
-    number, length, new_page = block.first_line, 0, block.new_page
-    for offset, line in enumerate(block.lines):
-        for piece in _pieces(line, max_characters - 1):
-            if lines and length + len(piece) + 1 > max_characters:
-                yield _Block(number, tuple(lines), block.level, new_page)
-                lines, length, new_page = [], 0, False
-            if not lines and not piece:
+def _lines(text: str) -> Iterator[str]:
+    """The lines, one at a time: all of a long text at once may take ten times its memory."""
+    start = 0
+    while (end := text.find("\n", start)) >= 0:
+        yield text[start:end]
+        start = end + 1
+    yield text[start:]
+
+
+class _BlockCutter:
+    """Collects the lines of one block, and gives them away in pieces that fit: cut between lines,
+    and within a line that is too long alone.
+
+    Attributes:
+        new_page: whether a page begins with the next piece.
+    """
+
+    def __init__(self, max_characters: int) -> None:
+        self.new_page = False
+        self._max_characters = max_characters
+        self._lines: list[str] = []
+        self._first_line = self._length = self._level = 0
+
+    def add(self, number: int, line: str, level: int = 0) -> Iterator[_Block]:
+        """Have the line with this number; gives away what came before if it does not fit."""
+        for piece in _pieces(line, self._max_characters - 1):
+            if self._length + len(piece) + 1 > self._max_characters:
+                yield from self.end()
+            if not self._lines and not piece:
                 continue  # a blank line between two chunks is in neither
-            if not lines:
-                number = block.first_line + offset
-            lines.append(piece)
-            length += len(piece) + 1
-            if len(line) >= max_characters:
+            if not self._lines:
+                self._first_line, self._level = number, level
+            self._lines.append(piece)
+            self._length += len(piece) + 1
+            if len(line) >= self._max_characters:
                 # Pieces of one line are blocks of their own: joined, they would gain line ends.
-                yield _Block(number, tuple(lines), block.level, new_page)
-                lines, length, new_page = [], 0, False
-    if lines:
-        yield _Block(number, tuple(lines), block.level, new_page)
+                yield from self.end()
+
+    def end(self) -> Iterator[_Block]:
+        """Give away what is left of the block."""
+        if self._lines:
+            yield _Block(self._first_line, tuple(self._lines), self._level, self.new_page)
+            self._lines, self._length, self.new_page = [], 0, False
 
 
 def _pieces(line: str, size: int) -> Iterator[str]:

@@ -5,13 +5,13 @@ Owns which vectors are in memory. Refuses to know the embedding model beyond how
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
 from datastores.passages.embeddings import Embedder, StoredVectors
 from datastores.passages.exact import Vectors
-from datastores.passages.protocol import ScoredPassage
+from datastores.passages.protocol import Passage, ScoredPassage
 from datastores.passages.store import PassageStore
 from datastores.passages.vectors import VectorIndex
 
@@ -64,9 +64,7 @@ class DenseRetriever:
             return
         ids, vectors = self._stored.load(self.embedder)
         if self._texts is not None:
-            rows = self._passages.store.rows("SELECT id, text FROM chunks ORDER BY id")
-            chosen = [row["id"] for row in rows if bytes(row["text"]) in self._texts]
-            among = np.isin(ids, np.array(chosen, np.int64))
+            among = np.isin(ids, np.array(self._passages.ids_of(self._texts), np.int64))
             ids, vectors = ids[among], vectors[among]
         self._ids = frozenset(ids.tolist())
         self._index = VectorIndex(vectors, ids.tolist(), approximate=self._approximate)
@@ -85,6 +83,12 @@ class DenseRetriever:
             [ScoredPassage(passages[id], score) for id, score in ranked if id in passages]
             for ranked in found
         ]
+
+    def nearest_of(self, query: Vectors, texts: Collection[bytes], limit: int) -> list[Passage]:
+        """The `limit` passages of the texts with these keys that are nearest to one encoded query
+        [width], ties by id."""
+        known = [number for number in self._passages.ids_of(texts) if number in self._ids]
+        return self._passages.passages(self._index.nearest_of(query, known, limit))
 
     def score(self, queries: Sequence[str], passages: Sequence[int]) -> list[list[float]]:
         """For each query the score of each of `passages` (ids); `MISSING` without a vector."""

@@ -7,7 +7,7 @@ another model are dropped, never mixed. Owns these rows. Refuses to know how tex
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from datastores.passages.store import PassageStore
 
 STORED = np.dtype("<f2")
 """Half precision: rounding changes an inner product by a thousandth at most."""
+LOADED_AT_ONCE = 1 << 12
+"""Vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,20 +141,38 @@ class StoredVectors:
         Raises:
             StoreError: a vector is not of the model's width.
         """
-        rows = self._store.rows(
-            "SELECT id, vector FROM chunks JOIN vectors USING (digest)"
-            " WHERE EXISTS (SELECT 1 FROM embedder WHERE fingerprint = ?) ORDER BY id",
-            (embedder.fingerprint,),
-        )
-        size = embedder.width * STORED.itemsize
-        if any(len(row["vector"]) != size for row in rows):
+        sql = "SELECT count(*) AS number FROM chunks JOIN vectors USING (digest)"
+        number = int(self._store.rows(sql)[0]["number"])
+        ids, vectors = np.empty(number, np.int64), np.empty((number, embedder.width), np.float32)
+        done = 0
+        for rows in self._batches(embedder):
+            # What is added meanwhile is loaded the next time.
+            rows = rows[: number - done]
+            here = slice(done, done + len(rows))
+            ids[here] = [row["id"] for row in rows]
+            vectors[here] = self._unpacked([row["vector"] for row in rows], embedder.width)
+            done += len(rows)
+        return ids[:done], vectors[:done]
+
+    def _batches(self, embedder: Embedder) -> Iterator[list[dict[str, Any]]]:
+        """Ids and vectors of all passages, some at a time: as rows they take twice the memory."""
+        sql = """
+            SELECT id, vector FROM chunks JOIN vectors USING (digest)
+            WHERE EXISTS (SELECT 1 FROM embedder WHERE fingerprint = ?) AND id > ?
+            ORDER BY id LIMIT ?
+        """
+        last = -1
+        while rows := self._store.rows(sql, (embedder.fingerprint, last, LOADED_AT_ONCE)):
+            last = rows[-1]["id"]
+            yield rows
+
+    def _unpacked(self, vectors: Sequence[bytes], width: int) -> NDArray[np.float16]:
+        if any(len(vector) != width * STORED.itemsize for vector in vectors):
             raise StoreError(
-                f"{self._store.path}: a vector is not of {embedder.width} dimensions:"
+                f"{self._store.path}: a vector is not of {width} dimensions:"
                 " delete the file; it will be rebuilt"
             )
-        found = np.frombuffer(b"".join(row["vector"] for row in rows), STORED)
-        ids = np.array([row["id"] for row in rows], np.int64)
-        return ids, found.reshape(len(rows), embedder.width).astype(np.float32)
+        return np.frombuffer(b"".join(vectors), STORED).reshape(len(vectors), width)
 
     def version(self) -> int:
         """Changes whenever another connection changed the store."""

@@ -54,10 +54,10 @@ class Nearness:
 
     def nearest(self, count: int) -> list[Passage]:
         """The nearest `count` passages, ties by id."""
-        limit = count if self._texts is None else -1
-        (ranked,) = self._retriever.search_vectors(self._vectors, limit)
-        passages = (one.passage for one in ranked)
-        return [one for one in passages if self._texts is None or one.text in self._texts][:count]
+        if self._texts is not None:
+            return self._retriever.nearest_of(self._vectors[0], self._texts, count)
+        (ranked,) = self._retriever.search_vectors(self._vectors, count)
+        return [one.passage for one in ranked]
 
     def beyond_chance(self, passages: Sequence[int]) -> dict[int, float]:
         """By id, for those of `passages` that have a vector: standard deviations."""

@@ -18,7 +18,7 @@ are made.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import chain, islice
+from itertools import chain
 
 from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.dense import DenseRetriever
@@ -183,10 +183,8 @@ class Reranker:
         for them, and as many by meaning."""
         found: dict[int, Passage] = {}
         for words in (self._words, [*self._words, *self._other_words()]):
-            limit = count if self._texts is None else -1
-            ranked = (one.passage for one in self._retriever.search_words(words, limit))
-            passages = (one for one in ranked if self._texts is None or one.text in self._texts)
-            found |= {one.id: one for one in islice(passages, count)}
+            ranked = self._retriever.search_words(words, count, self._texts)
+            found |= {one.passage.id: one.passage for one in ranked}
         near = self._nearness.nearest(count) if self._nearness is not None else []
         return list((found | {one.id: one for one in near}).values())
 

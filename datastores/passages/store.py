@@ -204,6 +204,11 @@ class PassageStore:
         sql = "SELECT * FROM chunks WHERE text = ? ORDER BY part, first_line, id"
         return [passage_of(row) for key in keys for row in self.store.rows(sql, (key,))]
 
+    def ids_of(self, keys: Iterable[bytes]) -> list[int]:
+        """The ids of the passages of the texts `keys`, ascending."""
+        sql = "SELECT id FROM chunks WHERE text = ?"
+        return sorted(row["id"] for key in keys for row in self.store.rows(sql, (key,)))
+
     def count(self, keys: Iterable[bytes]) -> int:
         """How many passages the texts `keys` have."""
         sql = "SELECT count(*) AS number FROM chunks WHERE text = ?"

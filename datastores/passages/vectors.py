@@ -21,6 +21,8 @@ from datastores.passages.exact import ExactSearch, Rows, Vectors, threads_to_use
 
 OVERFETCH = 8
 """Candidates beyond those wanted: their scores differ from ours in the last bits."""
+SCORED_AT_ONCE = 1 << 12
+"""Vectors that are copied in double precision."""
 HNSW_LINKS = 32
 """Links of each node: faiss's default for HNSW."""
 REACH = 64
@@ -86,6 +88,20 @@ class VectorIndex:
             raise StoreError(f"passage {missing[0]} has no vector")
         scores: list[float] = inner_products(self._vectors[rows], query).tolist()
         return scores
+
+    def nearest_of(self, query: Vectors, ids: Sequence[int], limit: int) -> list[int]:
+        """The `limit` of `ids` with the best scores for `query` [width], ties by id.
+
+        Raises:
+            StoreError: one of them is not here.
+        """
+        scores = [
+            score
+            for first in range(0, len(ids), SCORED_AT_ONCE)
+            for score in self.score(query, ids[first : first + SCORED_AT_ONCE])
+        ]
+        order = np.lexsort((np.array(ids, np.int64), -np.array(scores)))
+        return [ids[place] for place in order[:limit].tolist()]
 
     def _candidates(self, queries: Vectors, limit: int) -> list[Rows]:
         """For each query the rows among which the best `limit` are."""

@@ -108,10 +108,17 @@ class Store:
             return [dict(zip(names, row, strict=True)) for row in cursor]
 
     def vacuum(self) -> None:
-        """Rewrite the whole file without free pages and gaps; nobody can write meanwhile."""
+        """Rewrite the whole file without free pages and gaps; nobody can write meanwhile.
+
+        What stays is copied to a temporary file and back: in memory it might not fit.
+        """
         with self._lock, translate_errors(self.path):
             self._require_in_place()
-            self.db.conn.execute("VACUUM")
+            self.db.conn.execute("PRAGMA temp_store = FILE")
+            try:
+                self.db.conn.execute("VACUUM")
+            finally:
+                self.db.conn.execute("PRAGMA temp_store = MEMORY")
 
     def close(self) -> None:
         """Close the connection; the last one to close folds the write-ahead log into the file."""

@@ -85,6 +85,30 @@ def test_the_order_of_documents_makes_no_difference(
         assert read(build(docs, budget)) == read(build(shuffled, budget))
 
 
+@given(documents, st.integers(1, 30))
+def test_bounds_on_memory_make_no_difference(docs: list[TokenDocument], strings: int) -> None:
+    for budget in (AMPLE, 24000):
+        whole = build(docs, budget)
+        with pytest.MonkeyPatch.context() as lowered:
+            lowered.setattr("datastores.crest.build.PART_STRINGS", strings)
+            lowered.setattr("datastores.crest.format.PAGES_AT_ONCE", 2)
+            lowered.setattr("datastores.crest.columns.SPOOLED_BYTES", 64)
+            lowered.setattr("datastores.crest.counting.SLICE_POSITIONS", 7)
+            lowered.setattr("datastores.crest.counting.BLOCK_POSITIONS", 5)
+            bounded = build(docs, budget)
+            found = read(bounded)
+        assert (found, bounded.ids.tolist()) == (read(whole), whole.ids.tolist())
+
+
+@pytest.mark.parametrize("budget", [30_000, 1_000_000])
+def test_bounds_on_memory_fill_a_budget_alike(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    docs = text_like(20_000)
+    whole = select(count(docs, budget), budget, exact=True)
+    monkeypatch.setattr("datastores.crest.build.PART_STRINGS", 3000)
+    parts = select(count(docs, budget), budget, exact=True)
+    assert (read(parts), parts.uses.tolist()) == (read(whole), whole.uses.tolist())
+
+
 @pytest.mark.parametrize("budget", [30_000, 100_000, 1_000_000])
 def test_a_budget_is_kept_and_used(budget: int) -> None:
     built = build(text_like(60_000), budget)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sqlite3
 import subprocess
@@ -9,6 +10,8 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from errno import ENOSPC
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -215,6 +218,38 @@ def test_more_than_is_worth_subtracting_empties_the_base_tier(tmp_path: Path) ->
         assert looked_up(store.store.path, [1, 2]) == []
         store.rebuild(docs[2:])
         must_be_those_of(store, docs[2:], 1)
+
+
+def test_more_than_fits_the_memory_is_counted_anew(
+    store: CrestStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docs = [words(number) for number in range(8)]
+    store.rebuild(docs)
+    monkeypatch.setattr("datastores.crest.store.MAX_SUBTRACTED_TOKENS", len(docs[0].tokens))
+    assert not store.forget(docs[:1])
+    assert store.forget(docs[1:3])
+
+
+def test_no_room_for_what_exceeds_the_memory_is_an_error(
+    store: CrestStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("datastores.crest.columns.SPOOLED_BYTES", 64)
+    before = [words(0)]
+    store.rebuild(before)
+    monkeypatch.setattr("datastores.crest.columns.SpooledTemporaryFile", FullFile)
+    with pytest.raises(StoreError, match="No space left on device"):
+        store.rebuild([words(1)])
+    must_be_those_of(store, before, 1)
+
+
+class FullFile(BytesIO):
+    """A file on a full disk."""
+
+    def __init__(self, size: int, dir: str) -> None:
+        super().__init__()
+
+    def write(self, content: object) -> int:
+        raise OSError(ENOSPC, os.strerror(ENOSPC))
 
 
 def test_an_older_store_opens_and_is_rebuilt_when_a_document_leaves(tmp_path: Path) -> None:

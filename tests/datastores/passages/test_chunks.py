@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from itertools import pairwise
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -45,6 +47,17 @@ def test_any_text_is_cut_within_bounds(text: str, size: int) -> None:
     chunks = list(split(text, size))
     assert all(len(chunk.content) <= size for chunk in chunks)
     assert re.sub(r"\s", "", "".join(c.content for c in chunks)) == re.sub(r"\s", "", text)
+
+
+@pytest.mark.parametrize("line", ["ab\n", "\n", "# ab\n", "ab\n\n"])
+def test_lines_are_not_in_memory_all_at_once(line: str) -> None:
+    text = line * 50_000
+    tracemalloc.start()
+    number = sum(1 for _ in split(text))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert number > 100 or not text.strip()
+    assert peak < 400_000
 
 
 def test_a_line_of_a_million_characters_is_many_chunks() -> None:

@@ -183,6 +183,30 @@ def test_vectors_without_a_scale_wait_for_it_and_are_kept(
     assert stored.counts() == (60, 60)
 
 
+def test_what_is_loaded_in_batches_is_what_is_stored(
+    stored: StoredVectors, retriever: DenseRetriever, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids, vectors = stored.load(MODEL)
+    assert len(ids) == 60
+    monkeypatch.setattr("datastores.passages.embeddings.LOADED_AT_ONCE", 7)
+    for one, other in zip(stored.load(MODEL), (ids, vectors), strict=True):
+        assert one.tolist() == other.tolist()
+    assert len(stored.load(replace(MODEL, fingerprint="another"))[0]) == 0
+
+
+def test_the_nearest_of_some_texts_are_those_among_all(
+    retriever: DenseRetriever, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datastores.passages.vectors.SCORED_AT_ONCE", 4)
+    texts = {key(number) for number in range(0, 60, 3)} | {b"not here"}
+    ranked = [one.passage for one in retriever.search(["word1 page 1"], -1)[0]]
+    among = [one for one in ranked if one.text in texts]
+    (query,) = retriever.encode(["word1 page 1"])
+    assert retriever.nearest_of(query, texts, 5) == among[:5]
+    assert retriever.nearest_of(query, texts, 99) == among
+    assert retriever.nearest_of(query, {b"not here"}, 5) == []
+
+
 def test_nearness_is_counted_in_deviations_beyond_chance(
     passages: PassageStore, stored: StoredVectors, retriever: DenseRetriever
 ) -> None:

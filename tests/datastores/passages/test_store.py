@@ -37,6 +37,17 @@ def test_the_passage_that_shares_most_comes_first(passages: PassageStore) -> Non
     assert [nothing, empty] == [[], []]
 
 
+def test_the_best_of_some_texts_are_those_among_all(passages: PassageStore) -> None:
+    retriever, words = Bm25Retriever(passages), ["archive", "contents", "a"]
+    ranked = retriever.search_words(words, -1)
+    texts = {one.passage.text for one in ranked[1:]} | {b"not here"}
+    among = [one for one in ranked if one.passage.text in texts]
+    assert 1 <= len(among) < len(ranked)
+    assert retriever.search_words(words, 1, texts) == among[:1]
+    assert retriever.search_words(words, -1, texts) == among
+    assert retriever.search_words(words, 5, ()) == []
+
+
 def test_words_of_a_query_are_never_operators(passages: PassageStore) -> None:
     assert match_expression('NEAR "x" AND (heading:') == '"near" OR "x" OR "heading"'
     assert match_expression("how do i") == '"how" OR "do" OR "i"', "nothing else to go by"

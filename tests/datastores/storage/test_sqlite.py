@@ -73,6 +73,17 @@ def test_a_store_is_opened_durable_strict_and_forgetful(
     store.close()
 
 
+def test_a_file_is_rewritten_by_way_of_another_not_of_the_memory(tmp_path: Path) -> None:
+    with closing(Store(tmp_path / "a.db", [_notes])) as store:
+        statements: list[str] = []
+        store.db.conn.set_trace_callback(statements.append)
+        store.vacuum()
+        store.db.conn.set_trace_callback(None)
+        before = statements[: statements.index("VACUUM")]
+        assert [one for one in before if "temp_store" in one][-1] == "PRAGMA temp_store = FILE"
+        assert _pragma(store, "temp_store") == 2, "what else is temporary stays in memory"
+
+
 def test_missing_migrations_run_once_and_in_order(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     _made(path, [_notes], "kept")
