@@ -41,7 +41,7 @@ MAX_ARCHIVE_RATIO = 20
 """How many times its size an archive may unpack to; text compresses to a tenth, logs to less."""
 
 MIN_UNPACKED_LIMIT_BYTES = 40 * MIB
-"""What any archive may unpack to; indexing takes about twenty times a text's size in memory."""
+"""What any archive may unpack to, however small it is."""
 
 NO_TEXT = "no text in it"
 """Why a file is skipped that shows none, such as a scan."""

@@ -444,7 +444,8 @@ def tree_sizes(levels: Sequence[Level]) -> list[int]:
 
 
 def _tree_sizes(bounds: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
-    return np.sum([np.diff(one) for one in bounds], axis=0, dtype=np.intp)
+    sizes: NDArray[np.intp] = np.stack([np.diff(one) for one in bounds]).sum(axis=0)
+    return sizes
 
 
 def parts_of(levels: Sequence[Level], strings: int) -> Iterator[list[Level]]:
