@@ -16,7 +16,7 @@ from app.conversation.documents import with_notes
 from app.conversation.generation import GenerationRequest
 from app.conversation.statistics import REMARK_KEY, SOURCES_KEY, STATES_KEY, Provenance, Statistics
 from app.indexing.passage_index import FoundPassage
-from datastores.chats.records import Chat
+from datastores.chats.records import SYSTEM, Chat
 from engines.chat_template.prompt_builder import Message
 from engines.sampler import Sampling
 
@@ -34,7 +34,8 @@ class AnswerRequest:
         too_long: whether there are relevant ones, of which not even the best fits.
         begun: what the answer goes on from.
         states: of imported texts that it is worded from; None for the model's own words.
-        window: what is left out of the chat: of `messages` at first, then of the prompt.
+        window: what is left out of the chat in `messages`.
+        prompted: what is left out of it in the prompt; None until there is one.
         remark: what to know of the answer; empty for nothing.
         after_loop: whether an earlier answer of the chat repeated itself until it was stopped.
     """
@@ -50,7 +51,22 @@ class AnswerRequest:
     begun: PartialAnswer = NOTHING_WRITTEN
     states: int | None = None
     window: Boundary = WHOLE_CHAT
+    prompted: Boundary | None = None
     remark: str = ""
+
+    @property
+    def left_out(self) -> Boundary:
+        """What the model is not shown of the chat, as far as it is known."""
+        return self.prompted or self.window
+
+    def prompted_messages(self) -> list[Message]:
+        """Those of `messages` that are in the prompt, without notes."""
+        system = self.messages[:1] if self.messages[0].role == SYSTEM else []
+        return [
+            *system,
+            *self.messages[len(system) + self.left_out.dropped - self.window.dropped :],
+        ]
+
     after_loop: bool = False
 
     def generation(self, passages: Sequence[FoundPassage] = ()) -> GenerationRequest:
@@ -70,8 +86,8 @@ class AnswerRequest:
         }
         if self.states is not None:
             figures[STATES_KEY] = self.states
-        if self.window.dropped:
-            figures[WINDOW_KEY] = asdict(self.window)
+        if self.left_out.dropped:
+            figures[WINDOW_KEY] = asdict(self.left_out)
         if self.passages is not None:
             figures[CITATIONS_KEY] = citation_records(self.passages)
         if self.remark:

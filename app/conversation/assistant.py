@@ -206,7 +206,7 @@ class Assistant:
             yield Resumed(turn.begun.pieces)
             answer = reopen_answer(self.history, stopped.id).id
         yield from self._write(turn, answer)
-        if not turn.window.dropped:
+        if not turn.left_out.dropped:
             self._update_title(chat, message, self.history.message(answer).content)
 
     def _write(self, turn: AnswerRequest, answer: int) -> Generator[Event]:
@@ -232,7 +232,7 @@ class Assistant:
                     if isinstance(event, Retrieved):
                         turn.passages = event.passages
                     elif isinstance(event, Dropped):
-                        turn.window = Boundary(event.messages, engine.target.context_length)
+                        turn.prompted = Boundary(event.messages, engine.target.context_length)
                     elif isinstance(event, Interpolated):
                         turn.states = event.states
                     elif isinstance(event, Wrote):
@@ -310,7 +310,8 @@ class Assistant:
         tokens = self.engine.target.tokens
         if not turn.passages:
             return len(tokens)
-        return common_prefix(tokens, fit(self.engine, turn.messages, turn.end.max_tokens)[0])
+        repeated, _ = fit(self.engine, turn.prompted_messages(), turn.end.max_tokens)
+        return common_prefix(tokens, repeated)
 
     def _is_offered(self, chat: int) -> bool:
         """Whether `chat` is there, and not private."""

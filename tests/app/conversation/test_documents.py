@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event as Flag
+from typing import cast
 
 import pytest
 
@@ -26,6 +27,7 @@ from app.conversation.events import Dropped, Finished, Retrieved
 from app.conversation.generation import GenerationRequest
 from app.conversation.iterative import generate_iteratively
 from app.conversation.statistics import Statistics
+from app.engine.chat_states import ChatStates
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage, update
 from app.locations import Locations
@@ -33,6 +35,7 @@ from app.models.discovery import embedded_question_model
 from app.runtime.deletion import forget_source
 from assets.recipe.turns import excerpts_message, notes_message
 from datastores.chats.history import History
+from datastores.chats.records import ASSISTANT, USER
 from datastores.errors import SpecchatError
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
@@ -194,6 +197,44 @@ def test_a_source_may_be_forgotten_while_an_answer_uses_it(
         for file in tmp_path.rglob("*")
         if file.is_file() and not file.name.startswith("history")
     )
+
+
+class KeptLengths:
+    """Saves nothing, and keeps how many tokens were to be saved."""
+
+    error = None
+
+    def __init__(self) -> None:
+        self.lengths: list[int] = []
+
+    def load(self, prompt: Sequence[int]) -> Iterator[int]:
+        return iter(())
+
+    def observe(self, tokens: int, seconds: float) -> None:
+        pass
+
+    def keep(self, chat: str, length: int, offered: object) -> None:
+        self.lengths.append(length)
+
+
+def test_a_window_that_moved_for_notes_is_kept_for_the_next_question(
+    tmp_path: Path, history: History, documents: Documents
+) -> None:
+    """The chat fits without notes; the window that is stored with the answer counts."""
+    engine = scripted_engine(tmp_path, max_tokens=20)
+    kept = KeptLengths()
+    engine.states = cast(ChatStates, kept)
+    chat, parent = history.create_chat(system="s").id, None
+    turns = [f"{role}{number} ".ljust(20, "x") for number in range(10) for role in ("u", "a")]
+    for number, text in enumerate(turns):
+        role = (USER, ASSISTANT)[number % 2]
+        parent = history.add_message(chat, parent, role, text).id
+    assistant = Assistant(engine, history, documents)
+    events = list(assistant.answer(chat, parent, ABOUT_IT))
+    (dropped,) = (event.messages for event in events if isinstance(event, Dropped))
+    shown = turns[dropped:]
+    assert 2 <= len(shown) < len(turns)
+    assert kept.lengths[0] >= len(render([Message(USER, text) for text in shown]))
 
 
 def test_without_documents_nothing_is_retrieved(tmp_path: Path, history: History) -> None:
