@@ -10,9 +10,10 @@ import json
 import platform
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -39,6 +40,7 @@ from datastores.kv_blocks import stored
 from datastores.library.library import MIGRATIONS as LIBRARY
 from datastores.passages.embeddings import StoredVectors
 from datastores.storage.integrity import DamagedError, require_usable, translate_errors
+from datastores.storage.sqlite import require_sound
 from engines.distillation.versions import Versions
 from engines.drafters.mtp import TargetWithHeads
 from engines.llama.devices import find_gpus, install_line, unused_gpu
@@ -123,24 +125,25 @@ def _databases(locations: Locations) -> Iterator[Finding]:
     for damage in found_damage(locations):
         yield Finding("damage", BAD if damage.kept else OFF, damage.text)
     aside = "the next start sets it aside and begins a new one"
-    for topic, path, known, none in (
-        ("history", locations.history, len(HISTORY), "no chats"),
-        ("library", locations.library, len(LIBRARY), "no imports"),
+    for topic, path, migrations, none in (
+        ("history", locations.history, HISTORY, "no chats"),
+        ("library", locations.library, LIBRARY, "no imports"),
     ):
-        problem = _problem(path, known, aside)
+        problem = _problem(path, partial(require_sound, path, migrations), aside)
         size = f"{path}, {format_size(path.stat().st_size)}" if path.exists() else none
         yield Finding(topic, BAD if problem else OK, problem or size)
     for folder in (locations.projections, locations.states, locations.replay):
         for path in sorted(folder.rglob("*.db")):
-            if problem := _problem(path, ANY_VERSION, "it is made again when it is next needed"):
+            check = partial(require_usable, path, ANY_VERSION)
+            if problem := _problem(path, check, "it is made again when it is next needed"):
                 yield Finding("cache", BAD, problem)
 
 
-def _problem(path: Path, version: int, then: str) -> str:
-    """What is wrong with a database of at most `version`; empty for nothing."""
+def _problem(path: Path, check: Callable[..., None], then: str) -> str:
+    """What `check` finds wrong with a database; empty for nothing."""
     try:
         with translate_errors(path):
-            require_usable(path, version, whole=True)
+            check(whole=True)
     except DamagedError:
         return f"{path} is damaged; {then}"
     except SpecchatError as error:

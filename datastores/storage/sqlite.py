@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -71,7 +71,7 @@ class Store:
         if connection is None:
             with open_lock(path), translate_errors(path):
                 try:
-                    require_usable(path, len(migrations))
+                    require_sound(path, migrations)
                 except DamagedError:
                     self.quarantined = quarantine(path)
                 if not path.exists():
@@ -261,6 +261,55 @@ def _create(path: Path, migrations: Sequence[Migration]) -> None:
         raise StoreError(
             f"cannot create {path}: {error.strerror}; use --data-dir for another place"
         ) from error
+
+
+def require_sound(path: Path, migrations: Sequence[Migration], *, whole: bool = False) -> None:
+    """Raise unless `path` is missing, or a sound database whose tables are those of its version.
+
+    Another program's database is none of ours, whatever version it says; nor is one that lost a
+    table, or whose version was reset: its migrations would fail at every start.
+
+    Args:
+        whole: check all of it, however large it is.
+
+    Raises:
+        DamagedError: it should be quarantined.
+        StoreError: it cannot be read, or was written by a newer specchat.
+    """
+    require_usable(path, len(migrations), whole=whole)
+    if not path.exists():
+        return
+    with closing(_connect(path, "ro")) as connection:
+        version = max(0, schema_version(connection))
+        try:
+            found = _columns(connection)
+        except sqlite3.DatabaseError as error:  # of an index whose own tables are gone, too
+            if is_busy(error):
+                raise
+            raise DamagedError from error
+    made = _columns_of(migrations[:version])
+    to_be_made = _columns_of(migrations) - made if version < len(migrations) else set()
+    if not version or made - found or to_be_made & found:
+        raise DamagedError
+
+
+def _columns_of(migrations: Sequence[Migration]) -> set[tuple[str, str]]:
+    """The columns of a database to which `migrations` were applied."""
+    with closing(memory_database().conn) as connection:
+        _configure(connection)
+        for migration in migrations:
+            migration(_database(connection))
+        return _columns(connection)
+
+
+def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+    """Each column with its table."""
+    return set(
+        connection.execute(
+            "SELECT m.name, c.name FROM sqlite_master AS m, pragma_table_info(m.name) AS c"
+            " WHERE m.type = 'table'"
+        )
+    )
 
 
 def _make_private(path: Path) -> None:

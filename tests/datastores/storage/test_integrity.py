@@ -130,3 +130,48 @@ def test_a_pipe_in_the_place_of_a_database_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "notes.db")
     with pytest.raises(StoreError, match="is a pipe or a device where a file belongs"):
         Store(tmp_path / "notes.db", [notes])
+
+
+UNFIT = {
+    "a table is gone": "DROP TABLE notes",
+    "a column is gone": "ALTER TABLE notes RENAME COLUMN text TO words",
+    "its version is gone": "PRAGMA user_version = 0",
+    "its version is absurd": "PRAGMA user_version = -5",
+    "it is another program's": "DROP TABLE notes; CREATE TABLE x (a); PRAGMA user_version = 0",
+    "another's of the same version": "DROP TABLE notes; CREATE TABLE x (a)",
+    "what its version does not have yet": "CREATE TABLE more (text)",
+}
+
+
+def more(db: Database) -> None:
+    db.executescript("CREATE TABLE more (text TEXT)")
+
+
+@pytest.mark.parametrize("statements", UNFIT.values(), ids=UNFIT)
+def test_a_database_whose_tables_are_not_those_of_its_version_is_set_aside(
+    tmp_path: Path, statements: str
+) -> None:
+    path = tmp_path / "a.db"
+    Store(path, [notes]).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(statements)
+    with closing(Store(path, [notes, more])) as store:
+        assert store.quarantined is not None
+        assert store.rows("SELECT text FROM notes") == store.rows("SELECT text FROM more") == []
+
+
+def test_an_index_that_lost_its_entries_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with closing(Store(path, [notes])) as store, store.writing() as db:
+        db.table("notes").insert_all({"text": f"{number}"} for number in range(9))
+        db.table("notes").create_index(["text"])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("PRAGMA journal_mode = DELETE")
+        size = connection.execute("PRAGMA page_size").fetchone()[0]
+        query = "SELECT rootpage FROM sqlite_master WHERE type = 'index'"
+        root = connection.execute(query).fetchone()[0]
+    with path.open("rb+") as file:
+        file.seek(size * (root - 1) + 3)
+        file.write(bytes(2) + size.to_bytes(2, "big"))  # no cells, all of it free
+    with closing(Store(path, [notes])) as store:
+        assert store.quarantined is not None

@@ -148,9 +148,9 @@ def test_a_file_is_checked_once_for_as_long_as_it_is_open(
     path = tmp_path / "a.db"
     checked: list[Path] = []
 
-    def require(path: Path, known: int) -> None:
+    def require(path: Path, known: int, *, whole: bool) -> None:
         checked.append(path)
-        require_usable(path, known)
+        require_usable(path, known, whole=whole)
 
     monkeypatch.setattr(sqlite, "require_usable", require)
     with closing(Store(path, [_notes])) as store:
