@@ -13,7 +13,7 @@ from datetime import date, timedelta
 from itertools import groupby
 from pathlib import Path
 
-from app.engine.student_versions import LearningHistory, learning_histories
+from app.engine.student_versions import LearningHistory, halted_learning, learning_histories
 from app.indexing.corpus_index import CREST_FILE, TOKENS_FILE
 from app.locations import Locations
 from app.models.discovery import current_name
@@ -109,6 +109,7 @@ class UsageReport:
         periods: without gaps, oldest first, up to today; empty without an answer.
         models: by tokens, most first.
         students: the one that drafted last first.
+        halted: what stopped to learn since it brought nothing, a line each.
         stores: those that exist.
     """
 
@@ -118,6 +119,7 @@ class UsageReport:
     total: Usage
     students: tuple[StudentReport, ...]
     stores: tuple[StoreSize, ...]
+    halted: tuple[str, ...] = ()
 
 
 def read_report(history: HistoryReader, locations: Locations, today: date) -> UsageReport:
@@ -136,6 +138,10 @@ def read_report(history: HistoryReader, locations: Locations, today: date) -> Us
         total=total(day.usage for day in daily),
         students=tuple(_students(student_usage(history), learning_histories(locations), names)),
         stores=tuple(_stores(locations)),
+        halted=tuple(
+            f"{what} of {_name(target, names)}: {why}"
+            for target, what, why in halted_learning(locations)
+        ),
     )
 
 

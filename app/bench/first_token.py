@@ -24,10 +24,9 @@ from app.conversation.events import Wrote
 from app.conversation.generation import GenerationRequest, generate
 from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
-from app.engine.student_versions import replay_path
+from app.engine.student_versions import MIN_NEW_ANSWERS, NewAnswers, replay_path
 from app.locations import Locations
 from app.runtime.learning import (
-    MIN_NEW_ANSWERS,
     Learner,
     LearningConditions,
     LearningNews,
@@ -74,7 +73,7 @@ class Training:
             (PROCESS, engine.target.fingerprint, engine.path, student, *folders),
             locations.data / "paused",
             LearningConditions(
-                0.0, lambda: not self._wanted, lambda: MIN_NEW_ANSWERS, lambda: False
+                0.0, lambda: not self._wanted, lambda: NewAnswers(MIN_NEW_ANSWERS), lambda: False
             ),
             self._notify,
             lambda: None,

@@ -23,7 +23,7 @@ from app.cli.output import amount
 from app.config import DRAFTERS, Config, Options, load_config
 from app.damage import found_damage
 from app.engine.engine import Engine, load
-from app.engine.student_versions import count_new_answers
+from app.engine.student_versions import new_answers
 from app.indexing.passage_index import open_passages
 from app.locations import Locations
 from app.locations import locate as find
@@ -267,8 +267,9 @@ def _learning(
     if not config.learn:
         return "learning is off"
     target = engine.target.fingerprint
-    new = count_new_answers(locations, target, versions, with_states=with_states)
-    return awaited_answers(new) or "learns as soon as this machine is idle"
+    new = new_answers(locations, target, versions, with_states=with_states)
+    waits = awaited_answers(new) or "learns as soon as this machine is idle"
+    return f"{waits} ({new.reason})" if new.halted else waits
 
 
 def _heads(options: Options, engine: Engine) -> Iterator[Finding]:

@@ -75,6 +75,8 @@ def _lines(report: UsageReport) -> Iterator[str]:
         yield ""
         yield from _student(student)
     yield ""
+    for line in report.halted:
+        yield one_line(line, MAX_LINE_CHARACTERS)
     for store in report.stores:
         yield f"{store.name:<30}{format_size(store.bytes):>10}"
 

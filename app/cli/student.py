@@ -18,9 +18,10 @@ from app.config import Options, load_config
 from app.engine.student import student_file, student_name
 from app.engine.student_versions import (
     LearningHistory,
-    count_new_answers,
+    NewAnswers,
     head_versions,
     learning_history,
+    new_answers,
     versions_of,
 )
 from app.locations import Locations, locate
@@ -71,7 +72,7 @@ def list_(options: Options, as_json: bool, head: bool) -> None:
     locations = locate(options.data_dir)
     target, versions, without = _learned(options, locations, head)
     history = learning_history(locations, target, versions)
-    new = count_new_answers(locations, target, versions, with_states=head)
+    new = new_answers(locations, target, versions, with_states=head)
     if as_json:
         found = [asdict(version) for version in history.versions]
         attempt = asdict(history.attempt) if history.attempt else None
@@ -122,12 +123,14 @@ def _learned(options: Options, locations: Locations, head: bool) -> tuple[str, V
     return target, versions_of(locations, target, path), original
 
 
-def _lines(history: LearningHistory, without: str, new: int) -> list[str]:
+def _lines(history: LearningHistory, without: str, new: NewAnswers) -> list[str]:
     rows = [_row(version, version.number == history.current) for version in history.versions]
     lines = [table(rows, COLUMNS)] if rows else []
     if not history.current:
         lines.append(f"{_start(without)} is in use")
-    lines.append(awaited_answers(new) or f"{amount(new, 'new answer')} to learn from when idle")
+    lines.append(
+        awaited_answers(new) or f"{amount(new.count, 'new answer')} to learn from when idle"
+    )
     if history.attempt is not None and history.attempt.reason:
         reason = one_line(history.attempt.reason, MAX_LINE_CHARACTERS)
         lines.append(f"last attempt: {reason}")

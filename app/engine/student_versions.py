@@ -38,6 +38,44 @@ def head_versions(locations: Locations, target: str) -> Versions:
     return Versions(locations.students / target / HEAD_FOLDER, HEAD_FILE)
 
 
+MIN_NEW_ANSWERS = 25
+"""New answers from which on training is worth its time; some of them are held out to measure it."""
+PATIENCE = 3
+"""Trainings in a row without a gain after which each further one waits for twice as many answers:
+with more history a head may pay after all, and no machine is kept warm for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewAnswers:
+    """The answers that the next training waits for.
+
+    Attributes:
+        count: that came since the last one.
+        fruitless: trainings in a row that brought nothing. reason: why the last of them did not.
+    """
+
+    count: int = 0
+    fruitless: int = 0
+    reason: str = ""
+
+    @property
+    def needed(self) -> int:
+        """Answers with which it begins."""
+        return MIN_NEW_ANSWERS << max(0, self.fruitless - PATIENCE + 1)
+
+    @property
+    def missing(self) -> int:
+        """Answers until then."""
+        return max(0, self.needed - self.count)
+
+    @property
+    def halted(self) -> str:
+        """Why training waits for more answers than usual; empty if it does not."""
+        if self.fruitless < PATIENCE:
+            return ""
+        return f"no gain in the last {self.fruitless} trainings"
+
+
 @dataclass(frozen=True, slots=True)
 class LearningHistory:
     """What the draft model or head of one target learned so far.
@@ -90,9 +128,9 @@ def learning_histories(locations: Locations) -> dict[str, LearningHistory]:
     }
 
 
-def count_new_answers(
+def new_answers(
     locations: Locations, target: str, versions: Versions, *, with_states: bool = False
-) -> int:
+) -> NewAnswers:
     """Answers recorded since the last training of what has `versions`.
 
     Args:
@@ -104,10 +142,25 @@ def count_new_answers(
     path = replay_path(locations, target)
     with suppress(FileNotFoundError), closing(ReplayBuffer.existing(path)) as buffer:
         attempt = versions.last_attempt()
-        known = attempt is not None and attempt.buffer == buffer.identity
-        last = attempt.last_record if attempt and known else 0
-        return buffer.count_after(last, with_states=with_states)
-    return 0
+        if attempt is None or attempt.buffer != buffer.identity:
+            return NewAnswers(buffer.count_after(0, with_states=with_states))
+        count = buffer.count_after(attempt.last_record, with_states=with_states)
+        return NewAnswers(count, attempt.fruitless, attempt.reason)
+    return NewAnswers()
+
+
+def halted_learning(locations: Locations) -> Iterator[tuple[str, str, str]]:
+    """What no longer trains: a target's fingerprint, `draft model` or `draft head`, and why.
+
+    Raises:
+        StoreError: versions or answers cannot be read.
+    """
+    for folder in sorted(locations.students.glob("*/*/")):
+        target, is_head = folder.parent.name, folder.name == HEAD_FOLDER
+        new = new_answers(locations, target, Versions(folder), with_states=is_head)
+        if new.halted and new.missing:
+            name = "draft head" if is_head else "draft model"
+            yield target, name, f"{new.halted} ({new.reason})"
 
 
 def replay_path(locations: Locations, target: str) -> Path:

@@ -21,14 +21,13 @@ from typing import Any
 
 import psutil
 
+from app.engine.student_versions import NewAnswers
 from app.machine import on_battery
 from app.remaining_time import RemainingTime
 from datastores.errors import ModelError, SpecchatError
 from datastores.storage.files import is_running, process_id, process_id_of
 from engines.child_process import ChildProcess
 
-MIN_NEW_ANSWERS = 25
-"""New answers from which on training is worth its time; some of them are held out to measure it."""
 POLL_S = 0.5
 """Seconds between two checks of the conditions."""
 CHECK_S = 15.0
@@ -91,21 +90,22 @@ class LearningConditions:
     Attributes:
         quiet_s: seconds without a key press or an answer.
         is_busy: whether the model is used.
-        new_answers: how many there are to learn from.
+        new_answers: what there is to learn from.
         is_loaded: whether other programs keep the machine busy.
     """
 
     quiet_s: float
     is_busy: Callable[[], bool]
-    new_answers: Callable[[], int]
+    new_answers: Callable[[], NewAnswers]
     is_loaded: Callable[[], bool]
 
 
-def awaited_answers(new: int) -> str:
-    """How many answers the next training waits for, where `new` have come since the last one;
-    empty for none."""
-    few = new < MIN_NEW_ANSWERS
-    return f"learns from {MIN_NEW_ANSWERS} new answers, {new} so far" if few else ""
+def awaited_answers(new: NewAnswers) -> str:
+    """How many answers the next training waits for, and why for so many; empty for none."""
+    if not new.missing:
+        return ""
+    text = f"learns from {new.needed} new answers, {new.count} so far"
+    return f"{text}; {new.halted}" if new.halted else text
 
 
 class Learner:
@@ -139,7 +139,7 @@ class Learner:
         self._notify = notify
         self._adopt = adopt
         self._touched = self._looked = self._retried = monotonic()
-        self._new = 0
+        self._new = NewAnswers()
         self._lock = threading.Lock()
         self._child: ChildProcess | None = None
         self._reader: threading.Thread | None = None
@@ -221,7 +221,7 @@ class Learner:
             try:
                 self._new = self._conditions.new_answers()
             except SpecchatError as error:
-                self._new = 0
+                self._new = NewAnswers()
                 self._report_error(error)
         return awaited_answers(self._new)
 
@@ -267,7 +267,10 @@ class Learner:
             if not ended_by_us:
                 self._child, self._paused_at = None, None
                 # Before the watcher can start another: what was learned is no longer new.
-                self._new, self._looked = 0, monotonic() + CHECK_S * (learned is not None)
+                self._new, self._looked = (
+                    NewAnswers(),
+                    monotonic() + CHECK_S * (learned is not None),
+                )
                 self._retried = monotonic() + RETRY_S * (learned is None)
         child.close()
         if ended_by_us:

@@ -16,8 +16,16 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
+from app.engine.learned_state import costs_of
 from app.engine.student import open_student, training_settings
-from app.engine.student_versions import drop_tainted, head_versions, replay_path, versions_of
+from app.engine.student_versions import (
+    HEAD_FOLDER,
+    drop_tainted,
+    head_versions,
+    new_answers,
+    replay_path,
+    versions_of,
+)
 from app.indexing.vocabularies import open_vocabulary
 from app.locations import Locations
 from app.models.gguf_files import model_parts
@@ -28,8 +36,11 @@ from datastores.replay_buffer.store import ReplayBuffer
 from engines.child_process import LOWEST_PRIORITY, emit, run_child
 from engines.distillation.head import OutputMatrix
 from engines.distillation.head_pupil import HEAD, HeadPupil
+from engines.distillation.payoff import PassCosts
 from engines.distillation.round import RoundResult, TrainingStep, run_round
 from engines.distillation.student_pupil import StudentPupil
+from engines.distillation.versions import Versions
+from engines.drafters.head import MAX_DEPTH
 from engines.drafters.student import Student
 from engines.target import Vocabulary
 
@@ -40,6 +51,8 @@ KNOWN_FILE = "known.db"
 """In the folder of versions: the target's answers to what the original student knows."""
 CONTEXT_LENGTH = 2048
 """Of the student while it is measured."""
+COSTS_LENGTH = 512
+"""Tokens of context whose passes a head must pay at."""
 
 
 def learn(arguments: Sequence[str]) -> None:
@@ -55,9 +68,9 @@ def learn(arguments: Sequence[str]) -> None:
     path = replay_path(locations, target)
     prepared: list[tuple[Callable[[], Begin], bool]] = []
     given = locations, target, Path(model)
-    if student:
+    if student and not _waits(locations, target, versions_of(locations, target, Path(student))):
         prepared.append((partial(_student_round, *given, Path(student), vocabulary), False))
-    if head == HEAD_TOO:
+    if head == HEAD_TOO and not _waits(locations, target, head_versions(locations, target)):
         prepared.append((partial(_head_round, *given, vocabulary), True))
     failures: list[SpecchatError] = []
     for prepare, is_head in prepared:
@@ -72,6 +85,13 @@ def learn(arguments: Sequence[str]) -> None:
         raise failures[0]
 
 
+def _waits(locations: Locations, target: str, versions: Versions) -> bool:
+    """Whether training what has `versions` brought nothing lately, and is not due."""
+    states = versions.folder.name == HEAD_FOLDER
+    new = new_answers(locations, target, versions, with_states=states)
+    return bool(new.halted and new.missing)
+
+
 def _follow(items: Round, locations: Locations, *, head: bool) -> None:
     """Emit what a round yields, of the draft `head` or of the student."""
     for item in items:
@@ -84,9 +104,19 @@ def _follow(items: Round, locations: Locations, *, head: bool) -> None:
             emit({"version": version, "reason": item.reason, "head": head})
 
 
+def _pass_costs(locations: Locations, target: str) -> PassCosts | None:
+    """What was measured of the target's passes; None where it never ran here."""
+    costs = costs_of(locations.costs, target)
+    if not costs.state()["plain"]:
+        return None
+    plain = costs.plain(COSTS_LENGTH)
+    return PassCosts(plain, [costs.ratio(max(rows, 1)) for rows in range(MAX_DEPTH + 2)])
+
+
 def _head_round(locations: Locations, target: str, model: Path, vocabulary: Vocabulary) -> Begin:
     """The draft head's round."""
-    pupil = HeadPupil(OutputMatrix(*model_parts(model)), target, vocabulary.stops)
+    costs = _pass_costs(locations, target)
+    pupil = HeadPupil(OutputMatrix(*model_parts(model)), target, vocabulary.stops, costs)
     folder = head_versions(locations, target).folder
     return partial(run_round, pupil=pupil, folder=folder, settings=HEAD)
 

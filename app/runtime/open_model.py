@@ -218,7 +218,7 @@ def _learner(
 ) -> Learner | None:
     """What teaches the engine's draft model and head, started; None if it has neither."""
     from app.config import load_config
-    from app.engine.student_versions import count_new_answers
+    from app.engine.student_versions import NewAnswers, new_answers
     from app.machine import OtherLoad
     from app.runtime.learning import HEAD_TOO, Learner, LearningConditions
 
@@ -227,18 +227,19 @@ def _learner(
     if student is None and head is None:
         return None
 
-    def new_answers() -> int:
+    def fewest_missing() -> NewAnswers:
         sources = [(student.versions, False)] if student is not None else []
         sources += [(head.versions, True)] if head is not None else []
-        return max(
-            count_new_answers(locations, target.fingerprint, versions, with_states=states)
+        found = (
+            new_answers(locations, target.fingerprint, versions, with_states=states)
             for versions, states in sources
         )
+        return min(found, key=lambda new: new.missing)
 
     conditions = LearningConditions(
         quiet_s=config.learn_after,
         is_busy=engine.busy.locked,
-        new_answers=new_answers,
+        new_answers=fewest_missing,
         is_loaded=OtherLoad(),
     )
     folders = (locations.data, locations.cache, locations.config)

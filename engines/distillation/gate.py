@@ -3,7 +3,8 @@
 It is measured on held-out questions, as the file that would be published, against the one that
 drafts now: α = Σ min(p, q), and the tokens per call of the whole tree, replayed over the recorded
 answers. One must have risen, α to `MIN_ACCEPTANCE` at the least, and the other not have fallen by
-more than chance explains: one standard error of the difference, over the same answers.
+more than chance explains: one standard error of the difference, over the same answers. And where
+the costs of this machine are known, a head must save time (`payoff`).
 
 On known texts it may have lost `MAX_LOSS` of the original student's α at most, and of how often
 both prefer the same token; and of the α of the one that drafts no more than that either, nor than
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from datastores.errors import ModelError
 from datastores.replay_buffer.record import ReplayRecord
 from engines.distillation.model import Llama
+from engines.distillation.payoff import Payoff
 from engines.distillation.trainer import evaluate
 from engines.distillation.weights import read_student
 from engines.drafter_replay import CombinedDrafter, Recorded, ReplayCounts, replay_calls
@@ -104,11 +106,13 @@ class Quality:
     Attributes:
         acceptance: α on them. tokens_per_call: of the whole tree on them.
         base: on known texts; None without such texts.
+        payoff: what it saves; None where it was not estimated.
     """
 
     acceptance: AnswerMean
     tokens_per_call: AnswerMean
     base: Retention | None
+    payoff: Payoff | None = None
 
 
 def measure_student(
@@ -189,6 +193,13 @@ def refusal(held_out: Sequence[ReplayRecord]) -> str:
     return ""
 
 
+def _costs(quality: Quality, found: Payoff) -> str:
+    return (
+        f"{found.draft_s * 1e3:.2f} ms for each guess beside {found.plain_s * 1e3:.1f} ms for each"
+        f" token without drafts, and {quality.acceptance.value:.0%} of new questions' tokens right"
+    )
+
+
 def verdict(before: Quality, after: Quality, original_base: Retention | None) -> str:
     """Why the version must not be published; empty if it may."""
     for name, was, now in (
@@ -202,6 +213,8 @@ def verdict(before: Quality, after: Quality, original_base: Retention | None) ->
         return "no gain on new questions"
     if after.acceptance.value < MIN_ACCEPTANCE:
         return f"α on new questions is {after.acceptance.value:.4f}: too little to draft"
+    if after.payoff is not None and after.payoff.gain <= 0.0:
+        return f"it would cost more time than it saves: {_costs(after, after.payoff)}"
     if original_base is None:
         return ""
     left = after.base or Retention(0.0, 0.0)

@@ -34,6 +34,7 @@ from engines.distillation.head import (
     trainable,
     write_head,
 )
+from engines.distillation.payoff import PassCosts, measure_payoff
 from engines.distillation.pupil import STEPS, Lesson
 from engines.distillation.reader import HeadReader
 from engines.distillation.trainer import Trainer, TrainingSettings, plan
@@ -52,13 +53,21 @@ class HeadPupil:
 
     weights_file = HEAD_FILE
 
-    def __init__(self, matrix: OutputMatrix, fingerprint: str, stops: frozenset[int]) -> None:
+    def __init__(
+        self,
+        matrix: OutputMatrix,
+        fingerprint: str,
+        stops: frozenset[int],
+        costs: PassCosts | None = None,
+    ) -> None:
         """Args:
         stops: tokens that end an answer.
+        costs: of the target on this machine; None where they are unknown, and a head need not pay.
         """
         self.origin = fingerprint
         self._matrix = matrix
         self._stops = stops
+        self._costs = costs
         self._vocabulary: DraftVocabulary | None = None
 
     def records(self, buffer: ReplayBuffer) -> Iterator[ReplayRecord]:
@@ -75,7 +84,8 @@ class HeadPupil:
         found = [reader.acceptances(record) for record in lesson.held_out]
         totals = tuple(float(each.sum()) for each in found)
         counts = tuple(float(len(each)) for each in found)
-        return Quality(AnswerMean(totals, counts), tree, None)
+        payoff = measure_payoff(head, lesson.held_out, self._costs) if self._costs else None
+        return Quality(AnswerMean(totals, counts), tree, None, payoff)
 
     def original_base(self, lesson: Lesson) -> None:
         return None

@@ -130,7 +130,7 @@ class _Round:
             few = f"{lesson.arrived} new answers are too few to learn from: {MIN_NEW} are needed"
             return None, few + left_out
         if reason := refusal(lesson.held_out):
-            self._note(lesson, None, reason + left_out)
+            self._note(lesson, None, reason + left_out, self._fruitless())
             return None, reason + left_out
         # First of all: what drafts must still be for this target, and load.
         before = self._pupil.measure(self._start, lesson)
@@ -138,15 +138,18 @@ class _Round:
         version, reason = self._publish(trainer, lesson, before)
         self._checkpoint(lesson).unlink(missing_ok=True)
         if reason != PARENT_GONE:  # else the next round learns the same again
-            self._note(lesson, version, reason)
+            self._note(lesson, version, reason, 0 if version else self._fruitless() + 1)
         return version, reason
 
-    def _note(self, lesson: Lesson, version: Version | None, reason: str) -> None:
+    def _note(self, lesson: Lesson, version: Version | None, reason: str, fruitless: int) -> None:
         """Remember the attempt: the next one waits for new answers."""
-        number = version.number if version else 0
-        self._versions.note(
-            Attempt(time(), self._buffer.identity, lesson.last_record, number, reason)
-        )
+        number, buffer = version.number if version else 0, self._buffer.identity
+        self._versions.note(Attempt(time(), buffer, lesson.last_record, number, reason, fruitless))
+
+    def _fruitless(self) -> int:
+        """Trainings in a row, up to now, that published nothing."""
+        attempt = self._known_attempt()
+        return attempt.fruitless if attempt else 0
 
     def _publish(
         self, trainer: Trainer, lesson: Lesson, before: Quality
@@ -203,9 +206,14 @@ class _Round:
 
     def _attempted(self) -> int:
         """Id of the last record of the buffer that any round has seen."""
+        attempt = self._known_attempt()
+        return attempt.last_record if attempt else 0
+
+    def _known_attempt(self) -> Attempt | None:
+        """The last round on this buffer; None if there was none."""
         attempt = self._versions.last_attempt()
         known = attempt is not None and attempt.buffer == self._buffer.identity
-        return attempt.last_record if attempt and known else 0
+        return attempt if known else None
 
     def _train(self, lesson: Lesson) -> Generator[TrainingStep, None, Trainer]:
         trainer = self._pupil.trainer(self._start, lesson, self._settings)

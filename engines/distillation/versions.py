@@ -80,6 +80,7 @@ class Attempt:
         buffer, last_record: what it saw, as in `Version`.
         version: what it published; 0 for nothing.
         reason: why nothing; empty otherwise.
+        fruitless: trainings in a row that published nothing, up to this one.
     """
 
     ended: float
@@ -87,6 +88,7 @@ class Attempt:
     last_record: int
     version: int
     reason: str
+    fruitless: int = 0
 
 
 class Versions:

@@ -8,7 +8,8 @@ from datetime import date, datetime
 
 import pytest
 
-from app.engine.student_versions import replay_path
+from app.engine.student_versions import NewAnswers, head_versions, replay_path
+from app.interface.statistics.page import page
 from app.locations import Locations
 from app.usage_report import acceptance_curve, period_days, read_report
 from datastores.chats.history import History
@@ -22,8 +23,9 @@ from datastores.chats.usage import (
     daily_usage,
 )
 from datastores.replay_buffer.store import ReplayBuffer
-from engines.distillation.versions import STUDENT_FILE, Version, Versions
+from engines.distillation.versions import STUDENT_FILE, Attempt, Version, Versions
 from engines.fingerprint import fingerprint
+from tests.app.interface.panel.test_panel import STYLES
 from tests.datastores.replay_buffer.records import VOCABULARY, record
 
 FIGURES = {
@@ -208,6 +210,33 @@ def test_the_student_s_versions_stand_beside_how_its_drafts_fared(
     assert (student.learning.current, student.learning.answers) == (1, 1)
     assert student.learning.versions[0].figures["steps"] == 96
     assert other.learning.versions == [], "nothing was learned for the other model"
+
+
+def test_what_stopped_to_learn_says_why(history: History, locations: Locations) -> None:
+    answered(history, TODAY, FIGURES)
+    student = learn(locations, "f" * 16)
+    head = head_versions(locations, "f" * 16)
+    head.partial()
+    with closing(ReplayBuffer.existing(replay_path(locations, "f" * 16))) as buffer:
+        identity = buffer.identity
+    for fruitless, halted in ((2, ()), (3, ("no gain in the last 3 trainings (it costs)",))):
+        head.note(Attempt(1.0, identity, 1, 0, "it costs", fruitless))
+        report = read_report(history, locations, TODAY)
+        assert report.halted == tuple(f"draft head of built-in: {line}" for line in halted)
+        shown = " ".join(" ".join(line.plain for line in page(report, 50, STYLES)).split())
+        assert ("Not learning for now" in shown) == bool(halted)
+        assert ("it costs" in shown) == bool(halted)
+    # Answers of another buffer say nothing of this one's.
+    head.note(Attempt(1.0, "other", 1, 0, "it costs", 3))
+    assert read_report(history, locations, TODAY).halted == ()
+    assert student.all() == []
+
+
+def test_each_training_without_a_gain_waits_for_twice_as_many_answers() -> None:
+    needed = [NewAnswers(0, fruitless).needed for fruitless in range(6)]
+    assert needed == [25, 25, 25, 50, 100, 200]
+    assert NewAnswers(49, 3).missing == 1
+    assert NewAnswers(50, 3).missing == 0
 
 
 def test_without_a_student_there_is_no_report_of_one(

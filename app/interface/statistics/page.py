@@ -49,6 +49,7 @@ def page(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
     sections: list[Draw] = [_speed, _tokens, _shares, _sources, _models, _stores]
     for student in report.students:
         sections += [partial(_acceptance, student), partial(_versions, student)]
+    sections.append(_halted)
     side_by_side = width >= MIN_COLUMNS_SIDE_BY_SIDE
     room = (width - GAP) // 2 if side_by_side else width
     drawn = [block for draw in sections if (block := draw(report, room, styles))]
@@ -262,6 +263,17 @@ def _versions(
         told = "before, after: new questions · live: your chats · * in use"
         lines += [Text(line, style=styles.dim) for line in wrapped(told, width)]
     return lines
+
+
+def _halted(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
+    """What stopped to learn, and why."""
+    if not report.halted:
+        return []
+    told = [line for halted in report.halted for line in wrapped(halted, width)]
+    return [
+        _head("Not learning for now", (), width, styles),
+        *(Text(line, style=styles.dim) for line in told),
+    ]
 
 
 def _version(student: StudentReport, version: Version, width: int, styles: PanelStyles) -> Text:

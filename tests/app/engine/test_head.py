@@ -12,10 +12,10 @@ from app.config import Options
 from app.engine.engine import Engine, load
 from app.engine.student import adopt_versions
 from app.engine.student_versions import (
-    count_new_answers,
     drop_tainted,
     head_versions,
     learning_histories,
+    new_answers,
     replay_path,
 )
 from app.locations import Locations
@@ -104,7 +104,7 @@ def test_it_goes_with_what_it_learned_from(
         drop_tainted(locations)
         assert versions.current == 1
         assert learning_histories(locations)[TARGET].versions == [], "those are the student's"
-        assert count_new_answers(locations, TARGET, versions, with_states=True) == 1
+        assert new_answers(locations, TARGET, versions, with_states=True).count == 1
         buffer.forget("chat:h:1")
         drop_tainted(locations)
     assert (versions.current, versions.all()) == (0, [])

@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from app.engine.student_versions import MIN_NEW_ANSWERS, NewAnswers
 from app.runtime import learning
 from app.runtime.learning import (
-    MIN_NEW_ANSWERS,
     Learned,
     Learner,
     LearningConditions,
@@ -35,7 +35,7 @@ class Room:
     def __init__(self, folder: Path) -> None:
         self.quiet_s = 0.0
         self.busy = self.loaded = False
-        self.news = MIN_NEW_ANSWERS
+        self.news, self.fruitless = MIN_NEW_ANSWERS, 0
         self.fails: SpecchatError | None = None
         self.steps = folder / "steps"
         self.note = folder / "versions" / "paused"
@@ -56,10 +56,10 @@ class Room:
         text = self.steps.read_text() if self.steps.exists() else ""
         return int(text or 0)
 
-    def _new_answers(self) -> int:
+    def _new_answers(self) -> NewAnswers:
         if self.fails is not None:
             raise self.fails
-        return self.news
+        return NewAnswers(self.news, self.fruitless)
 
     def _notify(self, news: LearningNews, error: SpecchatError | None) -> None:
         if error is not None:
@@ -144,6 +144,10 @@ def test_nothing_came_before_the_first_head(parent: int, head: bool, before: flo
         ("loaded", "learning waits: other programs are busy"),
         ("quiet", "learns after 3600 quiet seconds"),
         ("news", "learns from 25 new answers, 9 so far"),
+        (
+            "no gain",
+            "learns from 50 new answers, 25 so far; no gain in the last 3 trainings",
+        ),
         ("off", "learning is off"),
         ("battery", "learning waits for mains power"),
     ],
@@ -153,6 +157,7 @@ def test_it_waits_until_nothing_speaks_against_it_and_says_for_what(
 ) -> None:
     room.busy, room.loaded = hindrance == "busy", hindrance == "loaded"
     room.news = 9 if hindrance == "news" else MIN_NEW_ANSWERS
+    room.fruitless = 3 if hindrance == "no gain" else 0
     room.quiet_s = 3600.0 if hindrance == "quiet" else 0.0
     monkeypatch.setattr(learning, "on_battery", lambda: hindrance == "battery")
     learner = room.learner("endless")
@@ -162,7 +167,7 @@ def test_it_waits_until_nothing_speaks_against_it_and_says_for_what(
     some_polls()
     assert child_of(learner) is None
     assert room.waited == [learner.waits_for] == [said]
-    room.busy, room.loaded, room.news = False, False, MIN_NEW_ANSWERS
+    room.busy, room.loaded, room.news = False, False, 2 * MIN_NEW_ANSWERS
     monkeypatch.setattr(learning, "on_battery", lambda: False)
     learner.switch(True)
     if hindrance != "quiet":

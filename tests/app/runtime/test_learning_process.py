@@ -16,7 +16,7 @@ from app.runtime.learning import HEAD_TOO
 from datastores.errors import InputError
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.child_process import ChildProcess
-from engines.distillation.versions import Versions
+from engines.distillation.versions import Attempt, Versions
 from tests.engines.distillation.school import School, open_school
 from tests.engines.tiny import TinyVocabulary, write_llama
 
@@ -99,6 +99,20 @@ def test_a_head_is_taught_without_a_student(locations: Locations, school: School
     assert whole(versions)
     assert versions.last_attempt() is not None
     assert len(versions.all()) == (result["version"] is not None)
+
+
+def test_a_head_that_brought_nothing_lately_waits_for_more_answers(
+    locations: Locations, school: School
+) -> None:
+    versions = head_versions(locations, TARGET)
+    with closing(ReplayBuffer.existing(replay_path(locations, TARGET))) as buffer:
+        identity = buffer.identity
+    for fruitless, learns in ((9, False), (0, True)):
+        versions.partial()
+        versions.note(Attempt(1.0, identity, 0, 0, "it costs", fruitless))
+        with process(locations, None, school.student, head=True) as child:
+            messages = list(child)
+        assert bool(messages) == learns
 
 
 def test_a_student_that_cannot_learn_does_not_keep_the_head_from_it(

@@ -22,11 +22,12 @@ from engines.distillation import head as module
 from engines.distillation import round as rounds
 from engines.distillation.head import HeadModel, OutputMatrix, make_head_batch, trainable
 from engines.distillation.head_pupil import HeadPupil
+from engines.distillation.payoff import PassCosts
 from engines.distillation.reader import HeadReader
 from engines.distillation.round import RoundResult, TrainingStep, run_round
 from engines.distillation.trainer import TrainingSettings
 from engines.distillation.versions import HEAD_FILE, Versions
-from engines.drafters.head import HeadDrafter, HeadText, read_head
+from engines.drafters.head import MAX_DEPTH, HeadDrafter, HeadText, read_head
 from engines.sampler import greedy
 from engines.step import Context
 from tests.engines.distillation.school import ANSWER, PROMPT, School, open_school
@@ -98,6 +99,35 @@ def test_a_head_is_made_from_nothing(taught: School) -> None:
     assert version.figures["tokens_per_call"] >= version.figures["tokens_per_call_before"] > 1.0
     assert version.origin == "teacher"
     assert "too few" in run(taught).reason
+
+
+@pytest.mark.parametrize(("plain_s", "published"), [(10.0, True), (1e-9, False)])
+def test_a_head_is_published_only_where_its_time_pays(
+    school: School, plain_s: float, published: bool
+) -> None:
+    """A pass of this target takes ten seconds, or less than any head."""
+    costs = PassCosts(plain_s, [1.0] * (MAX_DEPTH + 2))
+    taught = HeadPupil(OutputMatrix(school.student), "teacher", NEVER, costs)
+    settings = replace(SETTINGS, epochs=3)
+    *_, result = run_round(school.buffer, taught, school.folder, settings=settings)
+    assert isinstance(result, RoundResult)
+    assert (result.version is not None) == published
+    attempt = versions(school).last_attempt()
+    assert attempt is not None
+    assert attempt.fruitless == (0 if published else 1)
+    assert result.reason.startswith("" if published else "it would cost more time than it saves")
+
+
+def test_trainings_without_a_gain_are_counted(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "MIN_NEW", 0)
+    for refused, count in (("no gain", 1), ("no gain", 2), ("", 0), ("no gain", 1)):
+        monkeypatch.setattr(rounds, "verdict", lambda *_, reason=refused: reason)
+        run(school)
+        attempt = versions(school).last_attempt()
+        assert attempt is not None
+        assert attempt.fruitless == count
 
 
 def test_numpy_drafts_what_torch_was_taught(taught: School) -> None:

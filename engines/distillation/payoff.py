@@ -1,0 +1,127 @@
+"""What a draft head brings in time, at best: whether it can pay on this machine at all.
+
+Over held-out answers it drafts a chain behind every few tokens, and is timed. From the costs of a
+pass with n rows, V(n), and how sure the head was of each chain, follows what drafting the surest
+share of them would have saved; the best share and length count. So a head whose every use loses
+has a gain below zero, however the budget chooses among its drafts. Where V(2) − V(1) is most of a
+pass, or a pass of the target is as short as one of the head, that is so for good heads too.
+
+Owns the arithmetic. Refuses to know where costs come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+
+from datastores.replay_buffer.record import ReplayRecord
+from engines.drafters.head import MAX_DEPTH, Head, HeadText
+from engines.drafters.model_drafter import likeliest
+from engines.target import Floats
+
+MAX_POSITIONS = 1500
+"""Held-out positions that are drafted behind: some seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassCosts:
+    """What a pass of the target costs on this machine.
+
+    Attributes:
+        plain_s: seconds of a pass with one row, V(1).
+        ratios: V(n) ÷ V(1) by n, for 0 (unused) to `MAX_DEPTH` + 1 rows at least.
+    """
+
+    plain_s: float
+    ratios: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Payoff:
+    """What a head is worth.
+
+    Attributes:
+        gain: tokens that it adds in the time of a plain pass, at best; below 0 where it only costs.
+        draft_s: seconds of a drafted token. plain_s: of a plain pass.
+    """
+
+    gain: float
+    draft_s: float
+    plain_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Chains:
+    """The chains behind m positions.
+
+    Attributes:
+        paths: float32 [m, depth], the head's own probability of each part of a chain.
+        accepted: float32 [m, depth], tokens that a chain of this length had accepted.
+        draft_s: median seconds of a drafted token.
+    """
+
+    paths: Floats
+    accepted: Floats
+    draft_s: float
+
+
+def measure_payoff(head: Head, held_out: Sequence[ReplayRecord], costs: PassCosts) -> Payoff:
+    """Draft `held_out` answers, whose states are known, with `head`."""
+    chains = _draft(HeadText(head), held_out)
+    gain = best_gain(chains.paths, chains.accepted, chains.draft_s / costs.plain_s, costs.ratios)
+    return Payoff(gain, chains.draft_s, costs.plain_s)
+
+
+def best_gain(paths: Floats, accepted: Floats, step: float, ratios: Sequence[float]) -> float:
+    """Tokens a position that verifying the surest chains brings, less what they cost.
+
+    Args:
+        paths, accepted: [positions, depth], as in `_Chains`.
+        step: cost of a drafted token, in plain passes. ratios: as in `PassCosts`.
+    """
+    positions, depths = paths.shape
+    gains = [-step]
+    for depth in range(1, depths + 1):
+        order = np.argsort(-paths[:, depth - 1], kind="stable")
+        price = ratios[depth + 1] - ratios[1] + (depth - 1) * step
+        saved = np.cumsum(accepted[order, depth - 1].astype(np.float64) - price)
+        # The first token is drafted everywhere: nobody knows before where the head is sure.
+        gains.append(float(saved.max()) / positions - step)
+    return max(gains)
+
+
+def _draft(text: HeadText, held_out: Sequence[ReplayRecord]) -> _Chains:
+    places = [(record, place) for record in held_out for place in _places(record)]
+    every = max(1, -(-len(places) // MAX_POSITIONS))
+    seconds: list[float] = []
+    rows = [list(_chain(text, record, place, seconds)) for record, place in places[::every]]
+    found = np.array(rows, np.float32).reshape(-1, MAX_DEPTH, 2)
+    return _Chains(found[:, :, 0], found[:, :, 1], median(seconds))
+
+
+def _places(record: ReplayRecord) -> range:
+    """The states of an answer behind whose token another one came."""
+    return range(min(len(record.states), len(record.tokens) - record.prompt_length - 1))
+
+
+def _chain(
+    text: HeadText, record: ReplayRecord, place: int, seconds: list[float]
+) -> Iterator[tuple[float, float]]:
+    """The path probability of each drafted token, and how many were accepted with it."""
+    root = record.prompt_length + place
+    text.hidden = record.states.codes[place] * record.states.scales[place]
+    tokens, came = record.tokens[: root + 1].tolist(), record.tokens[root + 1 :].tolist()
+    text.begin(tokens)
+    path, accepted, follows = 1.0, 0, True
+    for depth in range(MAX_DEPTH):
+        started = perf_counter()
+        token, share = likeliest(text.next_row(tokens), text.draft_vocabulary)[0]
+        seconds.append(perf_counter() - started)
+        follows = follows and depth < len(came) and token == came[depth]
+        path, accepted = path * share, accepted + follows
+        tokens.append(token)
+        yield path, accepted
