@@ -38,6 +38,7 @@ from app.interface.terminal import (
     RESTORE_TITLE,
     AnswerNotice,
     is_terminal_gone,
+    recognise_alt_enter,
     restore_only_after_stop,
     title_sequence,
 )
@@ -124,6 +125,7 @@ class Specchat(App[None], inherit_bindings=False):
         for number in ENDING:
             asyncio.get_running_loop().add_signal_handler(number, self._end, 128 + number)
         restore_only_after_stop(self._driver)
+        recognise_alt_enter()
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
         self.app_suspend_signal.subscribe(self, lambda _: self._write(RESTORE_TITLE))
         self.app_resume_signal.subscribe(self, lambda _: self._restore())

@@ -15,8 +15,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from types import FrameType
+from typing import cast
 
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual.app import App, SuspendNotSupported
 
 from app.config import BELL, NOTIFY_OFF, OSC_9
@@ -72,6 +75,20 @@ class AnswerNotice:
         if self.kind == OSC_9:
             return for_terminal(f"\x1b]9;{NAME}: {body}\a", environment)
         return for_terminal(f"\x1b]777;notify;{NAME};{body.replace(';', ',')}\a", environment)
+
+
+class AltEnter(StrEnum):
+    """The key that Textual reads as Enter where a terminal has no newer protocol for keys."""
+
+    KEY = "alt+enter"
+
+
+def recognise_alt_enter() -> None:
+    """Have Textual read Escape and a carriage return, sent together, as Alt+Enter.
+
+    Otherwise whoever wants a new line sends half of a message.
+    """
+    cast("dict[str, object]", ANSI_SEQUENCES_KEYS)["\x1b\r"] = (AltEnter.KEY,)
 
 
 def restore_only_after_stop(driver: object) -> None:

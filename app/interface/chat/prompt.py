@@ -46,7 +46,7 @@ class Prompt(TextInput):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send", "Send", id="prompt.send"),
-        Binding("ctrl+j,shift+enter", "newline", "New line", id="prompt.newline"),
+        Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line", id="prompt.newline"),
         Binding("up", "cursor_up", "Up, or previous prompt", id="prompt.up"),
         Binding("tab", "complete", "Complete a command or path", id="prompt.complete"),
         Binding("escape", "dismiss", "Close the suggestions", id="prompt.dismiss"),

@@ -33,10 +33,12 @@ GAP = 2
 
 
 def short_name(name: str, columns: int) -> str:
-    """A model's name on one line; of a long one its end, which says most."""
+    """A model's name on one line; of a long one its end, which says most: of a path the file's name
+    before any of its folders is cut."""
     line = one_line(name)
-    if cell_len(line) > columns:
-        line = line.partition("/")[2] if "/" in line[:-1] and line[0] not in "/~" else line
+    if cell_len(line) > columns and "/" in line[:-1]:
+        is_path = line[0] in "/~"
+        line = line.rpartition("/")[2] if is_path else line.partition("/")[2]
     return keep_end(line, columns) if columns > 0 else ""
 
 

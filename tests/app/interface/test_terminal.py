@@ -8,12 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 from textual import events
+from textual._xterm_parser import XTermParser
 
 from app.config import NOTIFICATIONS
 from app.interface.terminal import (
     KEEP_TITLE,
     RESTORE_TITLE,
     AnswerNotice,
+    recognise_alt_enter,
     restore_only_after_stop,
     title_sequence,
 )
@@ -28,6 +30,15 @@ HOSTILE = "a\x1b]0;b\a\nc; d"
 def test_a_title_is_one_harmless_line() -> None:
     assert title_sequence(HOSTILE, private=False) == "\x1b]2;a␛]0;b␇ c; d · specchat\a"
     assert title_sequence("secret plans", private=True) == "\x1b]2;Private chat · specchat\a"
+
+
+def test_alt_enter_is_told_from_escape_and_enter() -> None:
+    recognise_alt_enter()
+    parser = XTermParser()
+    (key,) = parser.feed("\x1b\r")
+    assert isinstance(key, events.Key)
+    assert key.key == "alt+enter"
+    assert [one.key for one in parser.feed("\r") if isinstance(one, events.Key)] == ["enter"]
 
 
 @pytest.mark.parametrize(

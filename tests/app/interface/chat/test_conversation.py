@@ -179,7 +179,7 @@ async def test_a_full_disk_keeps_the_answer_on_the_screen(stage: Make) -> None:
         assert notices(made) == ["history.db: the disk is full; free some space"]
 
 
-@pytest.mark.parametrize("key", ["shift+enter", "ctrl+j"])
+@pytest.mark.parametrize("key", ["shift+enter", "ctrl+j", "alt+enter"])
 async def test_new_lines_and_growing(stage: Make, key: str) -> None:
     made = stage(PLAIN)
     async with made.app.run_test(size=(80, 40)) as pilot:

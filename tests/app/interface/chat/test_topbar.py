@@ -16,7 +16,8 @@ from app.interface.chat.topbar import short_name
         ("org/repo-GGUF:Q4_K_M", 12, "…GGUF:Q4_K_M"),
         ("built-in", 1, "…"),
         ("built-in", 0, ""),
-        ("/models/of/mine/a-Q8_0.gguf", 15, "…ne/a-Q8_0.gguf"),
+        ("/models/of/mine/a-Q8_0.gguf", 15, "a-Q8_0.gguf"),
+        ("/models/of/mine/a-Q8_0.gguf", 10, "…Q8_0.gguf"),
         ("org/e\x1b[2Jvil\n:Q8_0", 40, "org/e␛[2Jvil :Q8_0"),
     ],
 )
