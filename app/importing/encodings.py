@@ -27,8 +27,8 @@ BYTE_ORDER_MARKS = {
 """UTF-32's begins with UTF-16's, so it comes first."""
 WIDE_ENCODINGS = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
 """What a text without a mark may be in if there are zeros or controls among its bytes."""
-MIN_SEPARATORS = 0.01
-"""Share of blanks, line ends and stops in what is taken for UTF-16 or UTF-32."""
+MIN_FAMILIAR = 0.01
+"""Share of `_FAMILIAR` characters in what is taken for UTF-16 or UTF-32."""
 
 WESTERN = "cp1252"
 LATIN_ALPHABETS = {
@@ -67,11 +67,12 @@ SAME_LETTERS = {
     "cp850": "cp1252",
     "cp437": "cp1252",
     "iso8859-2": "cp1250",
+    "mac-cyrillic": "cp1251",
 }
 """Encodings of the same languages."""
 OTHER_SCRIPTS = (
-    "cp1251", "koi8-r", "koi8-u", "cp866", "iso8859-5", "cp1253", "iso8859-7", "cp1255", "cp1256",
-    "cp874", "cp932", "euc_jp", "gb18030", "big5", "cp949",
+    "cp1251", "koi8-r", "koi8-u", "cp866", "iso8859-5", "mac-cyrillic", "cp1253", "iso8859-7",
+    "cp1255", "cp1256", "iso8859-6", "cp874", "cp932", "euc_jp", "gb18030", "big5", "cp949",
 )  # fmt: skip
 CANDIDATES = (*LATIN_ALPHABETS, *SAME_LETTERS, *OTHER_SCRIPTS)
 
@@ -86,6 +87,8 @@ SURE_RATIO = 1.3
 SAMPLE_SIZE = 2**16
 """In bytes or characters: an encoding is chosen by the beginning."""
 MAX_CONTROL_SHARE = 0.05
+MAX_ZEROS = 0.01
+"""Runs of zeros for each other byte of a text."""
 TEXT_CONTROLS = frozenset("\t\n\f\r\x1b")
 """Control characters that occur in text."""
 NO_TEXT = frozenset({"Cc", "Cn", "Co", "Cs"})
@@ -94,16 +97,37 @@ NO_TEXT = frozenset({"Cc", "Cn", "Co", "Cs"})
 MIXED = "mixed encodings: imported, but some characters may be wrong"
 ASSUMED = "assumed to be {encoding}: imported, but some characters may be wrong"
 
+
+def _as_western(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return error.object[error.start : error.end].decode(WESTERN, "replace"), error.end
+
+
+AS_WESTERN = "specchat-western"
+"""Names `_as_western` as what decoders do with bytes that are not UTF-8."""
+codecs.register_error(AS_WESTERN, _as_western)
+
 _LETTER = r"[^\W\d_µªº¹²³¼½¾]"
 _FOREIGN = re.compile(rf"(?<![A-Za-z])[A-Za-z]*+{_LETTER}+")
 """A word with letters beyond ASCII. A word without is looked at once, however long it is."""
 _ASCII = re.compile(r"[A-Za-z]")
 _EAST_ASIAN = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uff66-\uff9d]")
-_ODD = re.compile(rf"[\x80-\x9f]|(?<={_LETTER})[¡-¬¯±-¶¸-¿×÷†‡‰‹›„‚ˆ˜\u2500-\u25ff](?={_LETTER})")
-"""A control character, or a sign within a word that is within none in any language."""
+_CAPITAL = "[À-ÖØ-ÞŒŠŸŽ\u0370-\u03ab\u0400-\u042f]"
+_ODD = re.compile(
+    rf"[\x80-\x9f]|(?<={_LETTER})[¡-¬¯±-¶¸-¿×÷†‡‰‹›ˆ˜‘“”](?={_LETTER})|(?<={_LETTER})[„‚•¼½¾]"
+    rf"|[£¥€](?={_LETTER})|(?<=[^\W\dA-Z_])[\u2500-\u25ff]|[\u2500-\u25ff](?=[^\W\dA-Z_])"
+    rf"|(?<=[a-z])[À-ÖØ-ÞŒŠŸŽ]|(?<=[A-Z])[À-ÖØ-ÞŒŠŸŽ](?=[a-z]{{2}})|(?<=[а-я])[Ѐ-ЏЯ](?!\w)"
+    rf"|[¡-¿]{{3}}"
+)
+"""A control character, or a sign or a capital where there is none in any language."""
+_NOT_PORTUGUESE = re.compile("[õÕ](?![eE])")
+"""Estonian, or a Hungarian "ő" that was read in the wrong encoding."""
 _JAPANESE_MAIL = re.compile(rb"\x1b\$[@B]")
 """ISO-2022-JP is ASCII but for such escapes."""
-_SEPARATOR = re.compile("[ \n、。，．]")
+_ZEROS = re.compile(rb"\0+")
+_FAMILIAR = re.compile("[ \n、。，．A-Za-zàéèöäüßñçãóęąкоеаитнρεαοήקהאيوا的了在ぁ-ん]")
+"""Blanks, line ends, stops and the commonest letters."""
 
 
 def decode(content: bytes) -> tuple[str, str]:
@@ -123,27 +147,28 @@ def decode(content: bytes) -> tuple[str, str]:
 
 def _decoded(content: bytes) -> tuple[str, str]:
     marked = next((name for mark, name in BYTE_ORDER_MARKS.items() if content.startswith(mark)), "")
+    if marked in ("utf-16", "utf-32"):
+        return _marked_text(content, marked), ""
     if _JAPANESE_MAIL.search(content):
         return content.decode("iso2022_jp_ext", "replace"), ""
-    if marked or b"\0" not in content:
-        try:
-            return content.decode(marked or "utf-8"), ""
-        except UnicodeDecodeError as error:
-            if marked:
-                raise InputError("binary") from error
+    if b"\0" not in content:
+        content = content.removeprefix(codecs.BOM_UTF8)
+        if is_utf8(content):
+            return content.decode(), ""
     if b"\0" in content or _has_controls(content):
-        return _wide_text(content), ""
+        return _wide_text(content) or _without_zeros(content), ""
     return _by_line(content)
 
 
 def _by_line(content: bytes) -> tuple[str, str]:
-    """Each line as UTF-8 if it is that, else in the encoding that all others seem to be in."""
+    """Each line as UTF-8 if it is that, a few bytes excepted, else in the encoding that all others
+    seem to be in."""
     lines = content.splitlines(keepends=True)
-    utf8 = [is_utf8(line) for line in lines]
+    utf8 = [is_utf8(line) or _is_damaged_utf8(line) for line in lines]
     foreign = b"".join(line for line, good in zip(lines, utf8, strict=True) if not good)
-    guess, sure = guess_encoding(foreign[:SAMPLE_SIZE])
+    guess, sure = guess_encoding(foreign[:SAMPLE_SIZE]) if foreign else (WESTERN, True)
     text = "".join(
-        line.decode("utf-8" if good else guess, "replace")
+        line.decode("utf-8", AS_WESTERN) if good else line.decode(guess, "replace")
         for line, good in zip(lines, utf8, strict=True)
     )
     if any(good and not line.isascii() for line, good in zip(lines, utf8, strict=True)):
@@ -161,6 +186,29 @@ def is_utf8(line: bytes) -> bool:
     return True
 
 
+def _is_damaged_utf8(line: bytes) -> bool:
+    """Whether little of it is wrong as UTF-8, or no more than is right in a Western language."""
+    text = line.decode("utf-8", "replace")
+    wrong = text.count("\ufffd")
+    right = sum(not character.isascii() for character in text) - wrong
+    if 2 * wrong < right:
+        return True
+    mended = _Candidate(WESTERN, 0.0, line.decode("utf-8", AS_WESTERN))
+    return wrong <= right and mended.is_natural
+
+
+def _marked_text(content: bytes, encoding: str) -> str:
+    """UTF-16 or UTF-32 with a mark, although it may be cut off or half a character in it.
+
+    Raises:
+        InputError: it is not text.
+    """
+    text = content.decode(encoding, "replace").removesuffix("\ufffd")
+    if not text or text.count("\ufffd") > MAX_CONTROL_SHARE * len(text):
+        raise InputError("binary")
+    return text
+
+
 def _has_controls(content: bytes) -> bool:
     """Whether too many of the first bytes would be control characters."""
     sample = content[:SAMPLE_SIZE]
@@ -169,25 +217,32 @@ def _has_controls(content: bytes) -> bool:
 
 
 def _wide_text(content: bytes) -> str:
-    """UTF-16 or UTF-32 without a mark.
-
-    Raises:
-        InputError: it is neither.
-    """
-    best, text = MIN_SEPARATORS, ""
+    """UTF-16 or UTF-32 without a mark; empty if it is neither."""
+    best, text = MIN_FAMILIAR, ""
     for encoding in WIDE_ENCODINGS:
         try:
             tried = content.decode(encoding)
         except UnicodeDecodeError:
             continue
         sample = tried[:SAMPLE_SIZE]
-        # With its bytes in the wrong order, a letter is another one, but a blank is no blank.
-        share = len(_SEPARATOR.findall(sample)) / len(sample)
+        # With its bytes in the wrong order, a letter is another one, but hardly one of these.
+        share = len(_FAMILIAR.findall(sample)) / len(sample)
         if share > best and _is_text(sample):
             best, text = share, tried
-    if not text:
-        raise InputError("binary")
     return text
+
+
+def _without_zeros(content: bytes) -> str:
+    """UTF-8 without the zeros that a crash or an odd program left in a file.
+
+    Raises:
+        InputError: there are too many, or it is not text.
+    """
+    kept = _ZEROS.sub(b"", content)
+    removed = len(_ZEROS.findall(content))
+    if removed > 1 + MAX_ZEROS * len(kept) or _has_controls(kept) or not is_utf8(kept):
+        raise InputError("binary")
+    return kept.decode()
 
 
 def _is_text(sample: str) -> bool:
@@ -207,6 +262,11 @@ class _Candidate:
     text: str
 
     @property
+    def has_foreign_word(self) -> bool:
+        """Whether a word of more than one letter has letters beyond ASCII."""
+        return any(len(word) > 1 for word in _FOREIGN.findall(self.text))
+
+    @property
     def is_natural(self) -> bool:
         """Whether this may be a text in a language that is written in this encoding."""
         if _ODD.search(self.text):
@@ -219,6 +279,8 @@ class _Candidate:
         used = [letter for word in words for letter in word.lower() if not letter.isascii()]
         alphabets = LATIN_ALPHABETS[SAME_LETTERS.get(self.encoding, self.encoding)]
         known = max(sum(letter in alphabet for letter in used) for alphabet in alphabets)
+        if alphabets is LATIN_ALPHABETS[WESTERN] and _NOT_PORTUGUESE.search(self.text):
+            return False
         return 2 * mixed >= long and known >= MIN_KNOWN_LETTERS * len(used)
 
 
@@ -228,8 +290,12 @@ def guess_encoding(content: bytes) -> tuple[str, bool]:
     natural = [one for one in candidates if one.is_natural] or [
         one for one in candidates if one.encoding == WESTERN and not _ODD.search(one.text)
     ]
+    western = next((one for one in natural if one.encoding == WESTERN), None)
+    if western is not None and not _FOREIGN.search(western.text):
+        # "50 €" is likelier than "50 Ä": nothing but signs in it, and no word otherwise.
+        natural = [one for one in natural if one is western or one.has_foreign_word]
     best = (natural or candidates or [_Candidate(WESTERN, 0.0, "")])[0]
-    western = next((one for one in natural if one.encoding == WESTERN), best)
+    western = western or best
     if not _is_likelier(best, western):
         best = western
     rivals = (
@@ -249,21 +315,30 @@ def _is_likelier(other: _Candidate, western: _Candidate) -> bool:
 
 def _candidates(content: bytes) -> list[_Candidate]:
     """What the text may be in, likeliest first; Windows-1252 even if the detector rules it out."""
+    candidates = []
+    for name, likelihood in ({WESTERN: 0.0} | _likelihoods(content)).items():
+        try:
+            # The last character may be incomplete: the content is the beginning of a text.
+            text = codecs.getincrementaldecoder(name)().decode(content)
+        except UnicodeDecodeError:
+            continue
+        if text.isupper():
+            # The detector knows few texts in capitals; in KOI8 they are others' small letters.
+            small = _likelihoods(text.lower().encode(name, "ignore"))
+            likelihood = max(likelihood, small.get(name, 0.0))
+        candidates.append(_Candidate(name, likelihood, text))
+    return sorted(candidates, key=lambda one: -one.likelihood)
+
+
+def _likelihoods(content: bytes) -> dict[str, float]:
+    """How likely the detector finds each encoding, by its name."""
     import chardet
 
     names = [name.replace("_", "-") for name in CANDIDATES]
     found = chardet.detect_all(content, ignore_threshold=True, include_encodings=names)
-    likelihoods = {WESTERN: 0.0}
+    likelihoods: dict[str, float] = {}
     for one in found:
         name = codecs.lookup(one["encoding"] or WESTERN).name
         if name in CANDIDATES:
             likelihoods[name] = max(one["confidence"], likelihoods.get(name, 0.0))
-    candidates = []
-    for name, likelihood in likelihoods.items():
-        try:
-            # The last character may be incomplete: the content is the beginning of a text.
-            text = codecs.getincrementaldecoder(name)().decode(content)
-            candidates.append(_Candidate(name, likelihood, text))
-        except UnicodeDecodeError:
-            continue
-    return sorted(candidates, key=lambda one: -one.likelihood)
+    return likelihoods

@@ -10,7 +10,7 @@ import codecs
 import re
 from typing import BinaryIO, cast
 
-from app.importing.encodings import BYTE_ORDER_MARKS
+from app.importing.encodings import AS_WESTERN, BYTE_ORDER_MARKS
 from datastores.errors import InputError
 
 MAX_DIGITS = 1000
@@ -32,15 +32,12 @@ _ODD_OR_STRING = re.compile(
 _STRING_REST = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 
 
-def _as_western(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeDecodeError):
-        raise error
-    return error.object[error.start : error.end].decode("cp1252", "replace"), error.end
-
-
-WESTERN = "specchat-western"
-"""Names `_as_western` as what decoders do with bytes that are not UTF-8."""
-codecs.register_error(WESTERN, _as_western)
+_BY_ZEROS = {
+    (False, True, True, True): "utf-32-le",
+    (True, True, True, False): "utf-32-be",
+    (False, True, False, True): "utf-16-le",
+    (True, False, True, False): "utf-16-be",
+}
 
 
 class CleanedJson:
@@ -52,7 +49,7 @@ class CleanedJson:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = in_utf8(stream)
-        self._decoder = codecs.getincrementaldecoder("utf-8")(WESTERN)
+        self._decoder = codecs.getincrementaldecoder("utf-8")(AS_WESTERN)
         self._carried = b""
         self._in_string = False
 
@@ -90,15 +87,19 @@ class CleanedJson:
 
 def in_utf8(stream: BinaryIO) -> BinaryIO:
     """A stream of the same text in UTF-8, without a byte order mark."""
-    start = stream.read(4)
-    for mark, encoding in BYTE_ORDER_MARKS.items():
-        if start.startswith(mark):
-            stream.seek(len(mark) if encoding == "utf-8-sig" else 0)
-            if encoding == "utf-8-sig":
-                return stream
-            return cast(BinaryIO, codecs.EncodedFile(stream, "utf-8", encoding, "replace"))
-    stream.seek(0)
-    return stream
+    encoding = json_encoding(stream.read(4))
+    stream.seek(len(codecs.BOM_UTF8) if encoding == "utf-8-sig" else 0)
+    if encoding.startswith("utf-8"):
+        return stream
+    return cast(BinaryIO, codecs.EncodedFile(stream, "utf-8", encoding, "replace"))
+
+
+def json_encoding(start: bytes) -> str:
+    """The encoding of JSON that begins with `start`: by its mark, else by the zeros beside its
+    first character, which is one of ASCII; UTF-8 else (RFC 4627, section 3)."""
+    marked = (name for mark, name in BYTE_ORDER_MARKS.items() if start.startswith(mark))
+    zeros = tuple(byte == 0 for byte in start[:4])
+    return next(marked, _BY_ZEROS.get(zeros, "utf-8"))
 
 
 def _surrogates(match: re.Match[bytes]) -> bytes:

@@ -17,9 +17,9 @@ from typing import Any, BinaryIO
 import ijson
 from ijson.common import JSONError
 
-from app.importing.encodings import BYTE_ORDER_MARKS
+from app.importing.encodings import AS_WESTERN
 from app.importing.events import SkippedFile
-from app.importing.json_cleaning import WESTERN, CleanedJson, in_utf8
+from app.importing.json_cleaning import CleanedJson, in_utf8, json_encoding
 from app.importing.source_file import (
     MAX_ENTRY_BYTES,
     MAX_JSON_DEPTH,
@@ -98,10 +98,10 @@ def looks_like_json(file: SourceFile) -> bool:
 
 def utf8_head(file: SourceFile) -> bytes:
     """The beginning of `file` in UTF-8, without a byte order mark."""
-    for mark, encoding in BYTE_ORDER_MARKS.items():
-        if file.head.startswith(mark):
-            return file.head.decode(encoding, "ignore").encode("utf-8", "replace")
-    return file.head
+    encoding = json_encoding(file.head[:4])
+    if encoding == "utf-8":
+        return file.head
+    return file.head.decode(encoding, "ignore").encode("utf-8", "replace")
 
 
 @lru_cache(maxsize=2)
@@ -361,7 +361,7 @@ def _parsed(line: bytes) -> Any:
     if len(line) >= MAX_ENTRY_BYTES:
         raise InputError(_TOO_LARGE.format(mebibytes(MAX_ENTRY_BYTES)))
     try:
-        return json.loads(line.decode("utf-8", WESTERN))
+        return json.loads(line.decode("utf-8", AS_WESTERN))
     except RecursionError as error:
         raise InputError(_TOO_DEEP) from error
     except ValueError as error:

@@ -27,7 +27,7 @@ from datastores.errors import InputError
 from datastores.library.documents import Document, Part
 from datastores.redaction import redact_kinds
 
-READER_VERSION = b"4"
+READER_VERSION = b"5"
 """Increased when readers or redaction change, so that unchanged files are read again."""
 
 NOTHING_IN_IT = "nothing in it"

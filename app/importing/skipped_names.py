@@ -74,7 +74,6 @@ EXPORT_COMPANIONS = frozenset(
         "users.json",
         "user_settings.json",
         "export_manifest.json",
-        "memories.json",
         "message_feedback.json",
         "model_comparisons.json",
         "shared_conversations.json",

@@ -1,14 +1,14 @@
 """JSON: exports of chats by whichever program, and anything else as the text it is.
 
 Owns the reading of a file, record by record (`chat_records` finds the chats in one), and the
-exports that hold no messages: Gemini's activities in a Google account, Claude's projects, the
-histories of text-generation-webui.
+exports that hold no messages: Gemini's activities in a Google account, Claude's projects and
+memories, the histories of text-generation-webui.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from app.importing.events import SkippedFile
@@ -168,7 +168,7 @@ class _ChatFile:
         value = mapping(record.value)
         if self._is_own and value.get("private"):
             raise InputError(PRIVATE)
-        for document in _project(value):
+        for document in (*_project(value), *_memories(value)):
             self._found = True
             yield document
         yield from self._activity(value, record)
@@ -227,16 +227,29 @@ class _ChatFile:
 
 
 def _project(record: Mapping[str, Any]) -> Iterator[Document]:
-    """The files and the instructions of a project in Claude."""
+    """The description, the files and the instructions of a project in Claude."""
     docs = [doc for doc in map(mapping, sequence(record.get("docs"))) if string(doc.get("content"))]
     if not docs and "prompt_template" not in record:
         return
-    project = title_of(record)
     texts = [(string(doc.get("filename")), string(doc["content"])) for doc in docs]
+    texts.insert(0, ("description", string(record.get("description"))))
     texts.append(("instructions", string(record.get("prompt_template"))))
+    yield from _notes(title_of(record), texts)
+
+
+def _memories(record: Mapping[str, Any]) -> Iterator[Document]:
+    """What Claude remembers of the person's chats and of projects."""
+    memories = mapping(record.get("project_memories"))
+    texts = [("chats", string(record.get("conversations_memory")))]
+    texts += [(f"project {key}", string(text)) for key, text in memories.items()]
+    yield from _notes("Memories", texts)
+
+
+def _notes(title: str, texts: Iterable[tuple[str, str]]) -> Iterator[Document]:
+    """Names and texts of notes, those without text left out."""
     for name, text in texts:
         if text.strip():
-            yield Document(f"{project}: {name}", (Part(kind_of(name.lower()), text),))
+            yield Document(f"{title}: {name}", (Part(kind_of(name.lower()), text),))
 
 
 def _history(record: Mapping[str, Any]) -> FoundChat:

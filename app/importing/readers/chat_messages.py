@@ -120,7 +120,7 @@ def message_parts(value: object) -> Iterator[Part]:
     for fragment in map(mapping, sequence(message.get("fragments"))):
         role = _FRAGMENTS.get(string(fragment.get("type")), "")
         yield from _texts(role, string(fragment.get("content")))
-    role = ROLES.get(_speaker(message), "")
+    role = ASSISTANT if _is_report(message) else ROLES.get(_speaker(message), "")
     if role and not _is_hidden(message):
         yield from _canvas(message) if _is_canvas(message) else _said(role, message)
 
@@ -195,6 +195,11 @@ def _speaker(message: Mapping[str, Any]) -> str:
 
 def _is_canvas(message: Mapping[str, Any]) -> bool:
     return string(message.get("recipient")).startswith(_CANVAS)
+
+
+def _is_report(message: Mapping[str, Any]) -> bool:
+    """Whether it is the result of ChatGPT's deep research, which a tool writes."""
+    return mapping(message.get("metadata")).get("is_async_task_result_message") is True
 
 
 def _is_hidden(message: Mapping[str, Any]) -> bool:

@@ -273,7 +273,7 @@ def _seconds(value: object) -> float:
         except ValueError:
             return 0
         value = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    if not isinstance(value, int | float | Decimal):
+    if not isinstance(value, int | float | Decimal) or not value < 1000 * _LAST_TIME:
         return 0
     seconds = value / 1000 if value > _MAX_SECONDS else value
     return float(seconds) if _FIRST_TIME < seconds < _LAST_TIME else 0

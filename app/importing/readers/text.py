@@ -8,6 +8,7 @@ of the more than 900 patterns that Pygments knows.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
@@ -74,10 +75,23 @@ TEXT = FormatReader("text", _claims_anything, read_text, MAX_TEXT_BYTES)
 
 
 def read_json_text(file: SourceFile) -> Iterator[Outcome]:
-    """JSON that people write (settings, package lists, small data), as it is."""
+    """JSON that people write (settings, package lists, small data), as it is but for letters that
+    are written as escapes."""
     content = file.read(MAX_JSON_BYTES)
     require_shallow(BytesIO(content))
-    yield Document(file.name, (Part(CODE, decode(content)[0]),))
+    text = _ESCAPES.sub(_letters, decode(content)[0])
+    yield Document(file.name, (Part(CODE, text),))
+
+
+_ESCAPES = re.compile(r"\\\\|(?:\\u(?!00[0-9])[0-9a-fA-F]{4})+")
+"""Escaped backslashes, and runs of letters; what is before U+00A0 is a sign or a control."""
+
+
+def _letters(match: re.Match[str]) -> str:
+    """The letters that escapes stand for; halves of surrogate pairs become U+FFFD."""
+    units = match[0].split("\\u")[1:]
+    letters = b"".join(bytes.fromhex(unit) for unit in units)
+    return letters.decode("utf-16-be", "replace") or match[0]
 
 
 _KINDS = {"code": CODE, "markdown": NOTES, "raw": NOTES, "heading": NOTES}

@@ -30,35 +30,54 @@ SAMPLES = {
         "Það er gott veður í dag og ég þarf að fara út.",
         "Demà farà més fred però l'estació és a prop.",
         "“Quoted” words aren’t ASCII – they cost 5 €…",
+        "50 €",
         "21 °C, 5 µm ± 2, © 2004, £30, 3½ hours",
         "José García, François Müller, Søren Ångström, Þórður",
     ),
     "iso8859-15": ("Le bœuf coûte 50 € à l'été, déjà.",),
-    "mac_roman": ("Les élèves ont fêté Noël à côté du château. Où étiez-vous ?",),
-    "cp850": ("Der Bäcker öffnet früh, die Größe der Mühle läßt es zu.",),
+    "mac_roman": (
+        "Les élèves ont fêté Noël à côté du château. Où étiez-vous ?",
+        "Müller anrufen",
+        "Für Oma: Äpfel, Öl und Nüsse kaufen.",
+        "Financiële crisis, reünie in België",
+    ),
+    "cp850": (
+        "Der Bäcker öffnet früh, die Größe der Mühle läßt es zu.",
+        "Größe 42, weiß",
+        "Où est la clé ?",
+        "Osta maitoa ja leipää",
+    ),
     "cp1250": (
         "Wczoraj łódź płynęła wzdłuż rzeki, a dzieci śpiewały głośno.",
         "Proszę przynieść własną łyżkę",
         "Příští pátek přijede děda s koláčem a žlutým koněm.",
         "Kľúč je pod kameňom, ďakujem.",
         "Az őszi eső után a fűben gombák nőttek.",
+        "A kulcs a kő alatt van.",
         "Ključ je ispod kamena, češalj i žute cipele kraj vrata.",
         "Mâine dimineaţă aduceţi şi bocancii în oraş.",
     ),
-    "iso8859-2": ("Spotkanie odbędzie się w piątek. Proszę przynieść książkę.",),
+    "iso8859-2": ("Spotkanie odbędzie się w piątek. Proszę przynieść książkę.", "Łódź"),
     "cp1254": ("Çocuklar bahçede oynuyor, şimdi ağaçların gölgesinde çay içiyoruz.",),
     "cp1257": ("Rytoj važiuosime prie jūros, pasiimkite šiltų drabužių ir maisto visiems.",),
     "cp1251": (
         "Ключ от мельницы лежит под камнем у крыльца.",
         "Привет, мир",
+        "ПРОТОКОЛ СОБРАНИЯ",
         "Завтра ми їдемо до Києва, візьміть теплий одяг.",
     ),
-    "koi8-r": ("Ключ от мельницы лежит под камнем у крыльца.", "Купить молоко и хлеб"),
+    "koi8-r": (
+        "Ключ от мельницы лежит под камнем у крыльца.",
+        "Купить молоко и хлеб",
+        "ПРОТОКОЛ СОБРАНИЯ",
+    ),
     "cp866": ("Мельница закрыта до весны, воду перекрыли.",),
-    "iso8859-5": ("Ключ от мельницы лежит под камнем у крыльца.",),
+    "iso8859-5": ("Ключ от мельницы лежит под камнем у крыльца.", "ПРОТОКОЛ СОБРАНИЯ"),
+    "mac_cyrillic": ("Ключ от мельницы лежит под камнем у крыльца.", "Купить молоко"),
     "cp1253": ("Αύριο θα πάμε στη θάλασσα με ψωμί, τυρί και ελιές.",),
     "cp1255": ("המפתח נמצא מתחת לאבן ליד הדלת.",),
     "cp1256": ("المفتاح تحت الحجر بجانب الباب.",),
+    "iso8859-6": ("المفتاح تحت الحجر بجانب الباب.",),
     "cp874": ("กุญแจอยู่ใต้ก้อนหินข้างประตู",),
     "cp932": ("鍵は玄関の石の下にあります。", "こんにちは", "git pushを忘れない"),
     "euc_jp": ("鍵は玄関の石の下にあります。", "会議は木曜日に延期されました。"),
@@ -69,9 +88,15 @@ SAMPLES = {
     "utf-8-sig": ("Größe",),
     "utf-16": ("Größe",),
     "utf-32": ("Größe",),
-    "utf-16-le": ("plain words\nin lines\n", "Ключ под камнем, да.", "钥匙在门口，石头下面。"),
+    "utf-16-le": (
+        "plain words\nin lines\n",
+        "Ключ под камнем, да.",
+        "钥匙在门口，石头下面。",
+        "Größe",
+        "鍵は石の下",
+    ),
     "utf-16-be": ("plain words\nin lines\n", "Ключ под камнем, да.", "钥匙在门口，石头下面。"),
-    "utf-32-le": ("plain words",),
+    "utf-32-le": ("plain words", "Merhaba"),
 }
 
 
@@ -97,6 +122,32 @@ def test_a_guess_is_named_where_another_is_nearly_as_likely() -> None:
 def test_lines_that_disagree_are_read_one_by_one() -> None:
     content = "Größe\n".encode() + "Füße und Bäume\n".encode("latin-1") + b"plain\n"
     assert decode(content) == ("Größe\nFüße und Bäume\nplain\n", MIXED)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("Größe der Mühle. ".encode() + b"\xe9t\xe9", "Größe der Mühle. été"),
+        ("Größe ".encode() + "Füße".encode("cp1252"), "Größe Füße"),
+        ("Ключ под камнем, ".encode() + b"\xff" + "да".encode(), "Ключ под камнем, ÿда"),
+        ("Ключ под камнем".encode()[:-1], "Ключ под камнеÐ"),
+    ],
+)
+def test_a_bad_byte_in_utf8_costs_only_itself(content: bytes, text: str) -> None:
+    assert decode(content) == (text, MIXED)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"\xef\xbb\xbf" + "Größe".encode("cp1252"), "Größe"),
+        ("Größe und Weite".encode("utf-16")[:-1], "Größe und Weit"),
+        (b"one\n" * 50 + bytes(512) + b"two\n", "one\n" * 50 + "two\n"),
+        (b"The gate is shut.\0", "The gate is shut."),
+    ],
+)
+def test_damage_to_a_file_s_ends_or_middle_costs_no_more(content: bytes, text: str) -> None:
+    assert decode(content)[0] == text
 
 
 @pytest.mark.parametrize(

@@ -344,8 +344,11 @@ def test_a_number_of_thousands_of_digits_is_refused() -> None:
         )
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "utf-32"])
-def test_exports_may_have_a_byte_order_mark(encoding: str) -> None:
+@pytest.mark.parametrize(
+    "encoding",
+    ["utf-16", "utf-8-sig", "utf-32", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"],
+)
+def test_exports_may_be_in_utf16_or_have_a_byte_order_mark(encoding: str) -> None:
     found, skipped = read("a.json", json.dumps([MESSAGES], ensure_ascii=False).encode(encoding))
     assert ([[part.text for part in one.parts] for one in found], skipped) == (
         [["hello", "hi"]],

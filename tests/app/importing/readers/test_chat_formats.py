@@ -433,6 +433,46 @@ def test_a_file_attached_in_llama_cpp_or_open_webui_is_kept() -> None:
         assert [found for _, found in _texts("a.json", chat)] == [text, "hello"]
 
 
+def test_chatgpt_s_deep_research_is_an_answer() -> None:
+    mark = {"is_async_task_result_message": True}
+    for metadata, report in ((mark, [("assistant", "# Herons")]), ({}, [])):
+        nodes = {
+            "a": chatgpt_node(None, "user", "hello"),
+            "b": chatgpt_node("a", "tool", "# Herons", metadata=metadata),
+        }
+        exported = [{"mapping": nodes, "current_node": "b"}]
+        assert turns("a.json", exported) == [[("user", "hello"), *report]]
+
+
+def test_claude_s_memories_and_descriptions_of_projects_are_notes() -> None:
+    memories = [
+        {
+            "conversations_memory": "Keeps a ferry.",
+            "project_memories": {"p": "Plans a weir.", "q": ""},
+            "account_uuid": "x",
+        }
+    ]
+    found, skipped = read("memories.json", json.dumps(memories).encode())
+    texts = [(one.title, part.kind, part.text) for one in found for part in one.parts]
+    assert (texts, skipped) == (
+        [
+            ("Memories: chats", NOTES, "Keeps a ferry."),
+            ("Memories: project p", NOTES, "Plans a weir."),
+        ],
+        [],
+    )
+    project = {"name": "Mill", "description": "Grinds.", "prompt_template": "", "docs": []}
+    assert _texts("p.json", project) == [(NOTES, "Grinds.")]
+
+
+def test_a_time_that_no_number_holds_is_none() -> None:
+    (found,), skipped = read(
+        "a.json",
+        b'{"created_at": ' + b"9" * 400 + b', "messages": ' + json.dumps(PLAIN).encode() + b"}",
+    )
+    assert (len(found.parts), skipped) == (2, [])
+
+
 def test_reasoning_within_a_text_is_left_out() -> None:
     folded = (
         '<details type="reasoning" done="true">\n<summary>Thought</summary>\n> hm\n</details>\n'

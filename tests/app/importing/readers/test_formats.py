@@ -188,6 +188,12 @@ def test_json_that_is_no_export_is_the_text_it_is() -> None:
     assert _parts("tsconfig.json", b'{"a": 1, // why\n}') == [(CODE, '{"a": 1, // why\n}')]
 
 
+def test_letters_that_json_escapes_can_be_searched() -> None:
+    escaped = rb'{"a": "\u0414\u0430 \ud83d\ude00 \n \\u0414 \u003c\u0414 \ud83d"}'
+    read_as = '{"a": "Да 😀 \\n \\\\u0414 \\u003cД \ufffd"}'
+    assert _parts("a.json", escaped) == [(CODE, read_as)]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
