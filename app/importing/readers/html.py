@@ -40,6 +40,9 @@ _DECLARED = re.compile(
 _DECLARED_WITHIN_BYTES = 2**14
 """Browsers look at the first 1024 bytes; saved pages have scripts before it."""
 
+MIN_UTF8_LETTERS = 3
+"""Letters beyond ASCII that are hardly valid as UTF-8 by coincidence, in another encoding."""
+
 _MEANT = {
     "ascii": "cp1252",
     "iso8859-1": "cp1252",
@@ -64,8 +67,7 @@ _TEXT_ENCODING = re.compile(
 """Python's names of encodings that pages are in; it has others, for bytes and for host names."""
 
 _NEVER_TEXT = (
-    "script", "style", "noscript", "svg", "iframe", "object", "canvas", "select", "datalist",
-    "title",
+    "script", "style", "svg", "iframe", "object", "canvas", "select", "datalist", "title",
 )  # fmt: skip
 _MENU_ROLES = ("navigation", "search", "menu", "menubar")
 _CONTENT = ("main", "article")
@@ -85,7 +87,12 @@ MIN_SURROUNDING_CHARACTERS = 200
 _PREFORMATTED = ("pre", "textarea", "xmp", "listing", "plaintext")
 _CODE_CELL = re.compile(r"\b(?:blob-code|js-file-line|code-line)\b")
 """Classes of a cell that holds a line of code, in a table that is a file."""
-_LINE_NUMBERS = re.compile(r"line-?no|line-?num|gutter|blob-num", re.IGNORECASE)
+_CODE_LINES = re.compile(r"(?:^|\s)code(?:$|\s)")
+"""A class of a cell with all lines of a code block."""
+_LINE_NUMBERS = re.compile(r"line-?no|line-?num|gutter|blob-num|\blnt?\b", re.IGNORECASE)
+_SKIP_LINK = re.compile(r"skip to (?:the )?(?:main )?(?:content|navigation|search)", re.IGNORECASE)
+_COPY = re.compile(r"copy\b", re.IGNORECASE)
+"""Begins what a button beside code says."""
 _FAR = re.compile(r"\s*(?:https?|ftp|mailto):", re.IGNORECASE)
 """Links that lead somewhere from a saved page too."""
 _LANGUAGE = re.compile(r"\b(?:language|lang|highlight-source|brush:)[- ]\s*([a-z][\w+#-]*)")
@@ -116,6 +123,8 @@ HTML = FormatReader("HTML", _claims, _read, MAX_TEXT_BYTES)
 def html_text(content: bytes) -> str:
     """The page as Markdown, with its title as a heading if it has none.
 
+    Of a page that shows nothing else, its menus and what it says to browsers without scripts.
+
     Raises:
         InputError: it is no text.
     """
@@ -135,6 +144,8 @@ def _converted(source: str, menus: bool) -> str:
     except ParserRejectedMarkup as error:
         raise InputError("damaged HTML") from error
     title = page.title.get_text(" ", strip=True) if page.title else ""
+    if not menus:
+        _remove(_named(page, ("noscript",)))
     _remove_hidden(page)
     if not menus:
         _remove_menus(page)
@@ -159,7 +170,11 @@ def _decoded(content: bytes) -> str:
     name = _declared_name(label)
     encoding = _MEANT.get(name, name)
     try:
-        # Western labels are often left over: what is valid as UTF-8 is UTF-8.
+        # Labels are often left over: what is valid as UTF-8 is UTF-8, unless by coincidence.
+        text = content.decode("utf-8", "replace")
+        foreign = sum(not character.isascii() for character in text)
+        if "\ufffd" not in text and (encoding == "cp1252" or foreign >= MIN_UTF8_LETTERS):
+            return text
         return content.decode("utf-8" if encoding == "cp1252" else encoding)
     except UnicodeDecodeError:
         if encoding == "utf-8":  # nothing is declared, or it is not true
@@ -180,11 +195,15 @@ def _declared_name(label: str) -> str:
 
 def _remove_hidden(page: BeautifulSoup) -> None:
     """Remove what browsers do not show as text, and targets of links within the site."""
+    from bs4 import BeautifulSoup
     from bs4.element import Declaration, ProcessingInstruction
 
     for node in list(page.descendants):
         if isinstance(node, Declaration | ProcessingInstruction):
             node.extract()
+    for frame in _named(page, ("iframe",)):
+        if frame.get("srcdoc"):
+            frame.replace_with(BeautifulSoup(str(frame["srcdoc"]), "html.parser"))
     _remove(_named(page, _NEVER_TEXT))
     # Saved pages keep the content of a component in a template with this attribute.
     _remove(one for one in _named(page, ("template",)) if not one.get("shadowrootmode"))
@@ -240,9 +259,13 @@ def _remove(elements: Iterable[Tag]) -> None:
 
 
 def _is_mark(element: Tag) -> bool:
-    """Whether this is the number of a line of code, or the sign of a heading's link to itself."""
+    """Whether this is the number of a line of code, a button that copies it, or the sign of a link
+    within the page."""
     if element.name == "a":
-        return element.get_text() in ("¶", "#", "§")
+        text = element.get_text().strip()
+        return text in ("¶", "#", "§") or _SKIP_LINK.match(text) is not None
+    if element.name == "button":
+        return _COPY.match(str(element.get("aria-label") or element.get_text().strip())) is not None
     numbers = _LINE_NUMBERS.search(_names(element)) is not None
     return numbers and not element.get_text().strip("0123456789 \n")
 
@@ -297,7 +320,7 @@ def _link_share(element: Tag) -> float:
 def _take_preformatted(page: BeautifulSoup) -> dict[str, str]:
     """Replace preformatted text by places in a paragraph; returns it, fenced, by place."""
     blocks: dict[str, str] = {}
-    for one in _all(page, lambda one: one.name in _PREFORMATTED or bool(_code_cells(one))):
+    for one in _all(page, _is_preformatted):
         if one.decomposed or one.find_parent(_PREFORMATTED):
             continue
         text = _preformatted(one)
@@ -308,6 +331,15 @@ def _take_preformatted(page: BeautifulSoup) -> dict[str, str]:
         paragraph.string = place
         one.replace_with(paragraph)
     return blocks
+
+
+def _is_preformatted(element: Tag) -> bool:
+    if element.name in _PREFORMATTED or _code_cells(element):
+        return True
+    if element.name != "td" or not _CODE_LINES.search(_names(element)):
+        return False
+    in_code = sum(map(_length, _named(element, ("code",))))
+    return not _named(element, ("pre",)) and 2 * in_code > _length(element)
 
 
 def _preformatted(element: Tag) -> str:

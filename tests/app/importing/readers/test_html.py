@@ -66,6 +66,10 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
         "<x-post><template shadowrootmode=open><p>In the shadow.</p></template></x-post>",
         ("In the shadow.",),
     ),
+    "a page within a page": (
+        f'<p>{STORY}</p><iframe srcdoc="&lt;p&gt;In the &lt;b&gt;frame.&lt;/b&gt;"></iframe>',
+        ("In the **frame.**",),
+    ),
     "answers behind buttons": (
         "<details><summary>May I moor?</summary><p>Yes.</p></details>"
         "<button>What is it?</button><div hidden>Five euros.</div>",
@@ -127,6 +131,12 @@ CODE = "def one():\n\tpass\n\n\n    x_y = `a` * 2  # <b>\n\n\n```\n"
         )
         + "</table>",
         f"<pre>{html.escape(CODE).replace('    ', '&nbsp;&nbsp;&nbsp;&nbsp;')}</pre>",
+        "<table><tr><td class=gutter><div>1</div></td><td class='code'>"
+        + "".join(f"<div><code>{html.escape(line)}</code></div>" for line in CODE.split("\n"))
+        + "</td></tr></table>",
+        "<pre>"
+        + "".join(f"<b class=ln>1</b><b>{html.escape(x)}\n</b>" for x in CODE.splitlines())
+        + "</pre><button>Copy code</button>",
     ],
 )
 def test_code_is_kept_exactly(source: str) -> None:
@@ -137,6 +147,24 @@ def test_code_is_kept_exactly(source: str) -> None:
     assert text.endswith("\n\nafter")
     assert "Copy" not in text
     assert "1\n2" not in text
+
+
+def test_links_that_skip_to_the_text_are_left_out() -> None:
+    assert _page(f"<a href='#main'>Skip to content</a><p>{STORY}</p>") == STORY.strip()
+
+
+def test_a_page_for_scripts_alone_says_what_it_says_without() -> None:
+    notice = "<noscript><p>The gate is open.</p></noscript>"
+    assert html_text(f"<div id=root></div>{notice}".encode()) == "The gate is open."
+    assert html_text(f"<p>A page.</p>{notice}".encode()) == "A page."
+
+
+@pytest.mark.parametrize("label", ["shift_jis", "gbk", "windows-1251", "koi8-r"])
+def test_what_is_valid_as_utf8_is_not_what_is_declared(label: str) -> None:
+    page = f"<meta charset={label}><p>Größe über den Weg"
+    assert html_text(page.encode()) == "Größe über den Weg"
+    declared = f"<meta charset={label}><p>ключ по"
+    assert html_text(declared.encode(label)) == "ключ по"
 
 
 def test_prose_is_not_escaped() -> None:
