@@ -1,22 +1,27 @@
 """The form in which texts and queries are searched: one spelling for what reads the same.
 
 Folding makes one of a ligature and its letters, full-width and plain ones, composed and decomposed
-ones, capital and small ones, with and without accents or vowel points, and drops what is invisible
-(soft hyphens, zero-width characters, variation selectors). Scripts without blanks between words,
-and Korean, whose endings stick to words, are indexed by bigrams of characters, as in Lucene's
-CJKAnalyzer, and by single characters; letters of other scripts beside them are words of their own.
+ones, capital and small ones, with and without accents or vowel points, digits of all scripts, and
+drops what is invisible (soft hyphens, zero-width characters, variation selectors). Words lose their
+Arabic or Hebrew article, katakana becomes hiragana, and "C++" and emoji are words.
 
-ASCII is its own search form: its case is left to the index. Owns these rules. Refuses to know
-indexes, and which words of a question matter.
+Scripts without blanks between words, and Korean, whose endings stick to words, are indexed by
+bigrams of characters, as in Lucene's CJKAnalyzer, and by single characters; letters of other
+scripts beside them are words of their own. A text is also found by the parts of its identifiers
+("maxPoolSize"), by words that were hyphenated at the end of a line, and by umlauts as two letters.
+
+The case of ASCII is left to the index. Owns these rules. Refuses to know indexes, and which words
+of a question matter.
 """
 
 from __future__ import annotations
 
+import html
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
-from unicodedata import combining, normalize
+from unicodedata import combining, decimal, normalize
 
 _INVISIBLE = re.compile(
     "[\xad\u034f\u061c\u0640\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f"
@@ -25,11 +30,25 @@ _INVISIBLE = re.compile(
 """Soft hyphens, joiners, marks of direction, variation selectors, and Arabic's tatweel."""
 _NO_LETTERS = str.maketrans("™℠", "  ")
 """Else they become letters of the word that they follow."""
-_PLAIN_LETTERS = str.maketrans("łøđħŧı", "lodhti")
-"""Letters whose stroke, or missing dot, is no mark by itself."""
-_DROPPED_MARKS = frozenset([*range(10, 37), *range(200, 241)])
-"""Combining classes of Hebrew and Arabic points and of accents; not of marks that make another
-letter, such as the vowels of Indian scripts and the voicing of kana."""
+_PLAIN_LETTERS = str.maketrans(
+    {
+        **dict(zip("łøđħŧıґðʼ", "lodhtiгd'", strict=True)),
+        "œ": "oe",
+        "æ": "ae",
+        "þ": "th",
+        # Arabic and Persian letters of the same sound and nearly the same shape
+        **dict(zip("ىیېةہھەکٱ", "يييههههكا", strict=True)),
+        # Malayalam consonants without a vowel, as one character and as two
+        **dict(zip("ൺൻർൽൾൿ", ("ണ്", "ന്", "ര്", "ല്", "ള്", "ക്"), strict=True)),
+    }
+)
+"""Letters whose stroke, or missing dot, is no mark by itself, and others with two spellings."""
+_DIGIT = re.compile(r"\d")
+_DROPPED_MARKS = frozenset([1, *range(10, 37), *range(200, 241)])
+"""Combining classes of overlays, Hebrew and Arabic points and accents; not of marks that make
+another letter, such as the vowels of Indian scripts and the voicing of kana."""
+_NUKTA = frozenset("\u093c\u0a3c")
+"""Dots of Hindi and Panjabi letters, which people leave out."""
 _FOREIGN = re.compile(
     "[^\\x00-\\x7f\u2010-\u2027\u2030-\u205e\u2190-\u21ff\u2500-\u25ff\u3001-\u3003\u3008-\u3011"
     "\u3400-\u4dbf\u4e00-\u9fff]+"
@@ -38,7 +57,7 @@ _FOREIGN = re.compile(
 
 _EAST_ASIAN = (
     "\u3005-\u3007\u3021-\u3029\u3031-\u3035\u303b\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff"
-    "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+    "\u3105-\u312f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _HANGUL = "\u1100-\u11ff\ua960-\ua97f\uac00-\ud7ff"
 _SOUTH_EAST_ASIAN = (
@@ -57,10 +76,34 @@ _MARKS = (
 _UNIT = re.compile(f"(?:.|^)(?:\u17d2.|[{_MARKS}])*", re.DOTALL)
 """A character with the vowels and tones around it: Thai, Lao, Burmese, Khmer."""
 
+_EMOJI = re.compile("[\u2600-\u27bf\u2b50\U0001f000-\U0001f3fa\U0001f400-\U0001faff]")
+_AS_LETTER = 0xF0000
+"""Added to the code of an emoji: a private character, which indexes take for a letter."""
 WORD = re.compile(
-    r"[\w\u0900-\u0963\u0966-\u0f0a\u0f18-\u109f\u1700-\u17d3\u1a00-\u1cff\ua800-\uabff]+"
+    r"[\w\u0900-\u0963\u0966-\u0f0a\u0f18-\u109f\u1700-\u17d3\u1a00-\u1cff\ua800-\uabff"
+    r"\U000f0000-\U0010fffd]+"
 )
 """A word in a search form; Python's `\\w` lacks the marks that are vowels."""
+
+_ARTICLE = re.compile(r"(?<!\w)(?:[وفبك]?ال|لل|[ושכ]?ה)(?=[\u05d0-\u05ea\u0621-\u064a]{3})")
+"""Of Arabic and Hebrew, with the conjunctions and prepositions that join it."""
+_NASAL = re.compile("[ङञणनम]्(?=[क-ह])|ँ")
+"""Nasals that Hindi also writes as a dot."""
+_HIRAGANA = str.maketrans({chr(code): chr(code - 0x60) for code in range(0x30A1, 0x30F7)})
+_SIGNED_NAME = re.compile(r"(?<![\w+#.])([A-Za-z])(?:(\+\+)(?![+#])|#(?![\w+#]))")
+"""Names of programming languages that differ in their signs: C++, C#."""
+
+_IDENTIFIER = re.compile(
+    r"(?<![A-Za-z0-9])"
+    r"(?=[A-Za-z0-9]*(?:[a-z][A-Z]|[A-Z]{2}[a-z]{2}|[A-Za-z][0-9]|[0-9][A-Za-z]))[A-Za-z0-9]{4,40}"
+    r"(?![A-Za-z0-9])"
+)
+_IDENTIFIER_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z]{2})|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+MAX_IDENTIFIER_PARTS = 6
+"""More are an encoded number or picture."""
+_HYPHENATED = re.compile(r"([^\W\d_]{2,})[-\u2010]\n[ \t>]*([^\W\d_]{2,})")
+_UMLAUTED = re.compile(r"\w*[äöüåøÄÖÜÅØ]\w*")
+_DIGRAPHS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
 
 
 def fold(text: str) -> str:
@@ -70,15 +113,68 @@ def fold(text: str) -> str:
 
 def _folded(text: str) -> str:
     plain = normalize("NFKD", _INVISIBLE.sub("", text.translate(_NO_LETTERS))).casefold()
-    kept = (mark for mark in normalize("NFKD", plain) if combining(mark) not in _DROPPED_MARKS)
-    return normalize("NFC", "".join(kept)).translate(_PLAIN_LETTERS)
+    kept = (mark for mark in normalize("NFKD", plain) if not _is_dropped(mark))
+    letters = normalize("NFC", "".join(kept)).translate(_PLAIN_LETTERS)
+    return _DIGIT.sub(lambda digit: str(decimal(digit[0])), letters)
+
+
+def _is_dropped(mark: str) -> bool:
+    return combining(mark) in _DROPPED_MARKS or mark in _NUKTA
+
+
+def word_form(folded: str) -> str:
+    """A folded text, or query, with its words as an index has them."""
+    if "+" in folded or "#" in folded:
+        folded = _SIGNED_NAME.sub(_spelt_sign, folded)
+    if folded.isascii():
+        return folded
+    folded = _NASAL.sub("ं", _ARTICLE.sub("", folded)).translate(_HIRAGANA)
+    return _EMOJI.sub(lambda found: f" {chr(_AS_LETTER + ord(found[0]))} ", folded)
+
+
+def _spelt_sign(match: re.Match[str]) -> str:
+    return f"{match[1]}{'plusplus' if match[2] else 'sharp'} "
 
 
 def index_form(text: str) -> str:
-    """What an index of words is given of `text`: words between blanks, bigrams among them."""
-    if text.isascii():
-        return text
-    return _RUN.sub(lambda run: f" {' '.join(_indexed_grams(run[0]))} ", fold(text))
+    """What an index of words is given of `text`: words between blanks, bigrams among them, and
+    behind them other spellings of some."""
+    if "&" in text and ";" in text:
+        text = html.unescape(text)
+    more = " ".join(_other_spellings(text))
+    form = word_form(fold(text))
+    if not form.isascii():
+        form = _RUN.sub(lambda run: f" {' '.join(_indexed_grams(run[0]))} ", form)
+    return f"{form}\n{more}" if more else form
+
+
+def _other_spellings(text: str) -> Iterator[str]:
+    """Words that stand in `text` in another spelling."""
+    for found in _IDENTIFIER.finditer(text):
+        # A number in a name is no number of the text.
+        yield from (part for part in identifier_parts(found[0]) if len(part) > 1 and part.isalpha())
+    if "\n" in text:
+        for found in _HYPHENATED.finditer(text):
+            if found[2][0].islower():
+                yield fold(found[1] + found[2])
+    if not text.isascii():
+        for found in _UMLAUTED.finditer(text):
+            yield fold(with_digraphs(found[0]))
+
+
+def identifier_parts(word: str) -> list[str]:
+    """The words in an identifier such as `maxPoolSize`; none in a name such as GitHub or iOS, or in
+    an encoded number."""
+    parts = _IDENTIFIER_PART.findall(word)
+    is_name = len(parts) == 2 and (word[0].isupper() or len(parts[0]) == 1)
+    if is_name or not 2 <= len(parts) <= MAX_IDENTIFIER_PARTS:
+        return []
+    return parts
+
+
+def with_digraphs(word: str) -> str:
+    """A word in small letters with two letters for each umlaut, as in German and Danish."""
+    return word.lower().translate(_DIGRAPHS)
 
 
 def _indexed_grams(run: str) -> list[str]:

@@ -240,7 +240,8 @@ def _without_zeros(content: bytes) -> str:
     """
     kept = _ZEROS.sub(b"", content)
     removed = len(_ZEROS.findall(content))
-    if removed > 1 + MAX_ZEROS * len(kept) or _has_controls(kept) or not is_utf8(kept):
+    few = kept and removed <= 1 + MAX_ZEROS * len(kept)
+    if not few or _has_controls(kept) or not is_utf8(kept):
         raise InputError("binary")
     return kept.decode()
 

@@ -32,7 +32,7 @@ _ODD_OR_STRING = re.compile(
 _STRING_REST = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 
 
-_BY_ZEROS = {
+_BY_ZEROS: dict[tuple[bool, ...], str] = {
     (False, True, True, True): "utf-32-le",
     (True, True, True, False): "utf-32-be",
     (False, True, False, True): "utf-16-le",

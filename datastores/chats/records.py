@@ -304,6 +304,19 @@ def _search_form(db: Database) -> None:
     )
 
 
+def _more_spellings(db: Database) -> None:
+    # The words of later search forms.
+    db.executescript(
+        """
+        INSERT INTO chats_text (chats_text) VALUES ('delete-all');
+        INSERT INTO messages_text (messages_text) VALUES ('delete-all');
+        INSERT INTO chats_text (rowid, title) SELECT id, index_form(title) FROM chats;
+        INSERT INTO messages_text (rowid, content)
+        SELECT id, index_form(content) FROM messages WHERE finish <> '';
+        """
+    )
+
+
 MIGRATIONS = (
     _chats_and_messages,
     _full_text,
@@ -312,6 +325,7 @@ MIGRATIONS = (
     _docs,
     _attachments,
     _search_form,
+    _more_spellings,
 )
 """Version n of the history is what the first n of these produce. One that was released is never
 edited again."""

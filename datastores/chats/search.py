@@ -21,7 +21,15 @@ from typing import Any
 
 from datastores.chats.history import HistoryReader, storable
 from datastores.chats.records import ASSISTANT
-from datastores.search_form import WORD, WORD_CHARACTER, FoldedText, fold, grams, split_runs
+from datastores.search_form import (
+    WORD,
+    WORD_CHARACTER,
+    FoldedText,
+    fold,
+    grams,
+    split_runs,
+    word_form,
+)
 
 Readable = Callable[[str], str]
 """An answer's text as it is shown, without the marks of its model."""
@@ -172,11 +180,13 @@ def _indexed(
         )
     ends = [_WORD_END] * len(pieces) if last_is_whole else [*[_WORD_END] * (len(pieces) - 1), _REST]
     patterns = (
-        piece.pattern if piece.is_run else piece.pattern + end
+        piece.pattern + end if piece.pattern.startswith(_WORD_START) else piece.pattern
         for piece, end in zip(pieces, ends, strict=True)
     )
     pattern = "|".join(patterns)
-    return [_hit(row, pattern, readable) for row in rows]
+    # A part of an identifier is a word of the index, too.
+    anywhere = pattern.replace(_WORD_START, "").replace(_WORD_END, "")
+    return [_hit(row, (pattern, anywhere), readable) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,12 +211,15 @@ _WORD_END, _REST = f"(?!{WORD_CHARACTER})", f"{WORD_CHARACTER}*"
 def _searched_pieces(word: str) -> Iterator[_Piece]:
     for piece, is_run in split_runs(fold(word).lower()):
         if is_run:
-            yield _Piece(" ".join(grams(piece)), re.escape(piece), is_run)
+            yield _Piece(" ".join(grams(word_form(piece))), re.escape(piece), is_run)
             continue
-        words = WORD.findall(piece.replace("_", " "))
+        words = WORD.findall(word_form(piece).replace("_", " "))
         if words:
-            pattern = r"[\W_]+".join(map(re.escape, words))
-            yield _Piece(" ".join(words), _WORD_START + pattern, is_run)
+            written = WORD.findall(piece.replace("_", " "))
+            pattern = re.escape(piece)
+            if written == words:
+                pattern = _WORD_START + r"[\W_]+".join(map(re.escape, words))
+            yield _Piece(" ".join(words), pattern, is_run)
 
 
 _SCANNED = """
@@ -247,17 +260,18 @@ def _scanned(
         conditions = " AND ".join([condition] * len(likes))
         most = min(most, limit - len(rows))
         rows += history.store.rows(sql.format(conditions=conditions), [*likes, most])
-    return [_hit(row, "|".join(map(re.escape, folded)), readable) for row in rows]
+    return [_hit(row, ("|".join(map(re.escape, folded)),), readable) for row in rows]
 
 
-def _hit(row: dict[str, Any], pattern: str, readable: Readable) -> Hit:
-    """A hit, with what `pattern` finds in its folded text."""
+def _hit(row: dict[str, Any], patterns: Sequence[str], readable: Readable) -> Hit:
+    """A hit, with what the first of `patterns` finds in its folded text that finds anything."""
     text = row.pop("text")
     if row["role"] == ASSISTANT:
         text = readable(text)
     folded = FoldedText(text)
+    found = (list(re.finditer(pattern, folded.text)) for pattern in patterns)
     spans: list[Span] = []
-    for each in re.finditer(pattern, folded.text):
+    for each in next(filter(None, found), []):
         start, end = folded.span(*each.span())
         # Two letters of one ligature may both be found.
         if start < end and (not spans or start >= spans[-1][1]):

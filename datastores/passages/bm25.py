@@ -20,6 +20,7 @@ from datastores.passages.question_words import (
     informative_words,
     split_words,
 )
+from datastores.passages.spellings import characters_of_unheld
 from datastores.passages.store import INDEX, PassageStore, passage_of
 from datastores.search_form import is_gram
 
@@ -131,8 +132,10 @@ class Bm25Retriever:
             yield from (one for one in ranked if one.passage.chunk.heading.lower() in words)
             return
         # A bigram that no passage holds spans two words.
+        beside = characters_of_unheld(words, self.frequency)
         words = [word for word in words if not is_gram(word) or self.frequency(word)]
         weights = [self.rarity(self.frequency(word)) for word in words]
+        more = [self.rarity(self.frequency(character)) for character in beside]
         unique = self.rarity(1)
         waiting = iter(ranked)
         while words and (judged := list(islice(waiting, batch))):
@@ -142,8 +145,16 @@ class Bm25Retriever:
                 held = [weight for weight, score in zip(weights, scores, strict=True) if score]
                 titled = not set(words).isdisjoint(split_words(one.passage.chunk.heading))
                 sure = titled or (len(words) == 1 and weights[0] >= unique)
-                if _is_enough(held, weights, sure=sure):
+                with_more = [*held, *self._held(beside, one.passage.id)] if held else []
+                if _is_enough(held, weights, sure=sure) or (
+                    beside and _is_enough(with_more, [*weights, *more], sure=titled)
+                ):
                     yield one
+
+    def _held(self, words: Iterable[str], passage: int) -> list[float]:
+        """The weights of those of `words` that a passage holds."""
+        held = [word for word in words if self.score([word], [passage])[0][0]]
+        return [self.rarity(self.frequency(word)) for word in held]
 
     def __len__(self) -> int:
         """How many passages there are."""

@@ -24,6 +24,7 @@ from typing import Protocol
 
 from datastores.passages.protocol import QuestionModel
 from datastores.passages.question_words import MAX_QUERY_WORDS, MIN_STATISTICS, words_of
+from datastores.passages.spellings import characters_of_unheld
 from datastores.passages.translations import Translations
 from datastores.passages.word_counts import key_of, keys_in, terms_in
 from datastores.search_form import index_form, is_gram
@@ -165,11 +166,13 @@ def parse_question(
     Raises:
         StoreError: the translations or the statistics cannot be read.
     """
+    stems = stems_of(query)
+    # A bigram that no passage holds spans two words.
+    beside = characters_of_unheld([word for word, _ in stems], statistics.frequency)
+    stems = [one for one in stems if not is_gram(one[0]) or statistics.frequency(one[0])]
     words = [
         _asked(word, stem, translations, statistics)
-        for word, stem in stems_of(query)
-        # A bigram that no passage holds spans two words.
-        if not is_gram(word) or statistics.frequency(word)
+        for word, stem in (*stems, *zip(beside, beside, strict=True))
     ]
     return AskedQuestion(query, words, model)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from datastores.search_form import WORD, fold, grams, index_form, split_runs
+from datastores.search_form import WORD, fold, grams, index_form, split_runs, word_form
 
 MAX_QUERY_WORDS = 64
 """Later words of a query are ignored: a query is a question or 32 tokens, never a document."""
@@ -28,14 +28,30 @@ _GREETINGS = "bye goodbye hello hey hi ok okay thank thanks yeah yes"
 STOP_WORDS = frozenset([*_STOP_WORDS.split(), *_GREETINGS.split()])
 """English words that carry a question, not its subject; elsewhere rarity has to do."""
 
+_QUESTION_WORDS = """
+où quand comment pourquoi combien quel quelle quels quelles
+wer wann wie warum wieso welche welcher welches wieviel
+quién dónde cuándo cómo cuál cuánto cuánta cuántos onde quais quanto perché
+waar wanneer waarom hoe welke hoeveel
+varför vilken hvem hvad hvornår hvorfor hvilken hvordan kuka mikä missä milloin miksi miten
+gdzie kiedy jak dlaczego który kdo kdy proč kolik mikor miért hogyan mennyi unde când
+кто что где когда как почему зачем сколько какой какая какие хто що коли чому скільки який
+ποιος πού πότε πώς γιατί πόσο nerede nasıl neden niçin hangi kaç
+من أين متى كيف لماذا كم ما هل מי מה איפה מתי איך למה כמה האם
+कौन क्या कहाँ कब कैसे क्यों कितना कितने đâu nào
+"""
+NO_SUBJECT = STOP_WORDS.union(WORD.findall(word_form(fold(_QUESTION_WORDS))))
+"""`STOP_WORDS`, and what asks in other languages, but for words that are others in English."""
+
 _CONTRACTION = re.compile(r"(?:n['’]t|['’](?:s|re|ve|ll|d|m))\b", re.IGNORECASE)
 """Else the "s" of "the router's address" is a word of the question."""
 
 _STOP_PHRASES = """
-为什么 什么时候 是什么 什么 怎么样 怎么 怎样 如何 哪里 哪儿 哪个 哪些 多少 请问 是否 是不是
-有没有 能不能 可以 告诉我 我们 你们 的 了 吗 呢 吧
+为什么 什么时候 是什么 什么 怎么样 怎么办 怎么做 怎么 怎样 如何 哪里 哪儿 哪个 哪些 多少 请问 是否
+是不是 有没有 能不能 可以 告诉我 我们 你们 的 了 吗 呢 吧
 為什麼 什麼時候 是什麼 什麼 怎麼樣 怎麼 怎樣 哪裡 哪兒 哪個 請問 有沒有 我們 你們 嗎
 ください でしょうか でしょう ですか ますか ましたか ました ません です ます
+する方法 するには したい する 方法 やり方
 いつ どこ なに なぜ どう どの どれ いくら いくつ について とは 何時 何 誰
 언제 어디 무엇 무슨 누가 누구 어떻게 얼마나 얼마 어느
 """
@@ -64,7 +80,7 @@ def informative_words(query: str) -> list[str]:
         _STOP_PHRASE.sub(" ", piece) if is_run and len(piece) >= MIN_QUESTION else piece
         for piece, is_run in split_runs(fold(query))
     )
-    asked = (word for word in words_of("".join(pieces)) if word not in STOP_WORDS)
+    asked = (word for word in words_of("".join(pieces)) if word not in NO_SUBJECT)
     words = list(dict.fromkeys(asked)) or list(dict.fromkeys(words_of(query)))
     return words[:MAX_QUERY_WORDS]
 
@@ -77,7 +93,7 @@ def split_words(text: str) -> list[str]:
 def words_of(query: str) -> list[str]:
     """The words of a question in lower case, in order; of "what's" the "what" alone."""
     words: list[str] = []
-    for piece, is_run in split_runs(fold(_CONTRACTION.sub("", query))):
+    for piece, is_run in split_runs(word_form(fold(_CONTRACTION.sub("", query)))):
         words += _run_words(piece) if is_run else map(str.lower, WORD.findall(piece))
     return words
 

@@ -27,6 +27,7 @@ from datastores.passages.nearness import Nearness, growth_of
 from datastores.passages.protocol import Passage, QuestionModel, ScoredPassage
 from datastores.passages.question_likelihood import parse_question, stems_of
 from datastores.passages.question_words import STOP_WORDS, informative_words
+from datastores.passages.spellings import characters_of_unheld, respelled
 from datastores.passages.translations import Translations
 from datastores.passages.word_counts import surface_forms
 
@@ -83,8 +84,9 @@ class Reranker:
         """
         self._retriever = retriever
         self._translations = translations
-        self._query = query
-        self._words = informative_words(query)
+        self._query = query = respelled(query, retriever.frequency)
+        words = informative_words(query)
+        self._words = [*words, *characters_of_unheld(words, retriever.frequency)]
         self._texts = texts
         self._matches: dict[int, float] = {}
         self._likelihoods: dict[int, float] = {}

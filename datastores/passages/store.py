@@ -118,7 +118,26 @@ def _search_form(db: Database) -> None:
     )
 
 
-MIGRATIONS = (_texts_and_chunks, _vectors, _words, _unrelated_texts, _search_form)
+def _more_spellings(db: Database) -> None:
+    """The words of later search forms; words counted before are counted anew."""
+    db.executescript(
+        f"""
+        INSERT INTO {INDEX} ({INDEX}) VALUES ('delete-all');
+        INSERT INTO {INDEX} (rowid, heading, content)
+        SELECT id, index_form(heading), index_form(content) FROM chunks;
+        DELETE FROM words;
+        """
+    )
+
+
+MIGRATIONS = (
+    _texts_and_chunks,
+    _vectors,
+    _words,
+    _unrelated_texts,
+    _search_form,
+    _more_spellings,
+)
 """Version n of the store is what the first n of these make."""
 
 

@@ -35,7 +35,7 @@ CONTENT_BITS, HEADING_BITS = 10, 6
 COUNT_BITS = CONTENT_BITS + HEADING_BITS
 MAX_IN_CONTENT, MAX_IN_HEADING = (1 << CONTENT_BITS) - 1, (1 << HEADING_BITS) - 1
 """More are counted as so many; a chunk of 1,024 characters has 512 words."""
-FORMAT = f"words of search forms as 48+6+10 bits by {TOKENIZER}"
+FORMAT = f"words of search forms 2 as 48+6+10 bits by {TOKENIZER}"
 """Enters the checksums: counts made in another way are counted again."""
 BATCH = 256
 """Passages counted and stored at a time."""

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datastores.search_form import FoldedText, fold, grams, index_form, is_gram, split_runs
+from datastores.search_form import (
+    FoldedText,
+    fold,
+    grams,
+    index_form,
+    is_gram,
+    split_runs,
+    word_form,
+)
 
 TEXT = st.text(max_size=30) | st.text(
     "aZé ﬁ\u0301\u0308\xad\u200b가\u1100\u1161\u11a8かガｶﾞ中ก็\u094d™ß", max_size=20
@@ -34,6 +42,12 @@ TEXT = st.text(max_size=30) | st.text(
         ("か\u3099", "が"),
         ("Linux™", "Linux "),
         ("हिन्दी", "हिन्दी"),
+        ("ज़मीन", "जमीन"),
+        ("cœur, Ægir, Þór", "coeur, aegir, thor"),
+        ("کتابی", "كتابي"),
+        ("٤٧ ४७ ๔๗", "47 47 47"),
+        ("об\u02bcєкт ґанок", "об'єкт ганок"),
+        ("t\u0337e\u0337xt", "text"),
     ],
 )
 def test_what_reads_the_same_is_folded_alike(written: str, read: str) -> None:
@@ -42,6 +56,37 @@ def test_what_reads_the_same_is_folded_alike(written: str, read: str) -> None:
 
 def test_ascii_is_its_own_form() -> None:
     assert index_form("Plain_text, don't CHANGE it.") == "Plain_text, don't CHANGE it."
+
+
+@pytest.mark.parametrize(
+    ("text", "others"),
+    [
+        ("maxPoolSize", "max Pool Size"),
+        ("parseXMLFile2", "parse XML File"),
+        ("sha256 2to3", "sha to"),
+        ("GitHub, JavaScript, iOS, URLs and README", ""),
+        ("9f86d081884c7d65 aGVsbG8gd29ybGQ", ""),
+        ("keep-\ner and white-\n> wash, A-\nB, Mon-\nTue", "keeper whitewash"),
+        ("Größe", "groesse"),
+    ],
+)
+def test_a_text_is_indexed_by_other_spellings_too(text: str, others: str) -> None:
+    assert index_form(text) == "\n".join(filter(None, (word_form(fold(text)), others)))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("C++ and C#, C++17", "Cplusplus and Csharp , Cplusplus 17"),
+        ("a#b +x #tag C", "a#b +x #tag C"),
+        ("والكتاب للباب ال", "كتاب باب ال"),
+        ("הבית והבית הר", "בית בית הר"),
+        ("हिन्दी चाँद", "हिंदी चांद"),
+        ("リンゴ", "りんご"),
+    ],
+)
+def test_words_are_as_an_index_has_them(text: str, words: str) -> None:
+    assert word_form(fold(text)).split() == words.split()
 
 
 def test_scripts_without_blanks_are_bigrams_and_characters() -> None:

@@ -338,6 +338,78 @@ def test_questions_about_something_else_are_not(
     assert find(*scripts, question, 2, relevant_only=True) == []
 
 
+SPELLINGS = {
+    "umlauts": "Die Mühle in Århus mahlt Körner.",
+    "digraphs": "Der Baecker verkauft Broetchen.",
+    "articles": "المفتاح تحت الحجر. המפתח מתחת לאבן.",
+    "persian": "کلید کتاب‌خانه پیش نگهبان است.",
+    "digits": "الغرفة ٤٧ مغلقة.",
+    "hindi": "हिन्दी की किताब सड़क पर मिली।",
+    "malayalam": "അവൻ വീട്ടിൽ ഉണ്ട്.",
+    "kana": "りんごの木は二月に剪定する。",
+    "code": "Set maxPoolSize, or call HTTPServerError.",
+    "snake": "The limit is retry_count.",
+    "names": "Compile it with a C++ compiler, not a C# one.",
+    "emoji": "Bring 🍕 to the quay.",
+    "hyphens": "The white-\nwash was mixed on-line by O'Brien.",
+    "compound": "The lighthouse has 1,234,567 bricks.",
+    "french": "Le cœur et l'œuf.",
+    "entities": "Caf&eacute; and th&eacute;.",
+    "icelandic": "Þórður fór út í veður.",
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "file"),
+    [
+        ("Muehle", "umlauts"), ("muhle", "umlauts"), ("aarhus", "umlauts"),
+        ("Bäcker", "digraphs"), ("Brötchen", "digraphs"),
+        ("مفتاح", "articles"), ("الحجر", "articles"), ("מפתח", "articles"),
+        ("كتابخانه", "persian"), ("47", "digits"), ("غرفة", "digits"),
+        ("हिंदी", "hindi"), ("सडक", "hindi"), ("അവന്\u200d", "malayalam"), ("リンゴ", "kana"),
+        ("max pool size", "code"), ("pool", "code"), ("max_pool_size", "code"),
+        ("HTTP server error", "code"), ("retryCount", "snake"), ("C++", "names"),
+        ("c#", "names"), ("🍕", "emoji"), ("whitewash", "hyphens"), ("online", "hyphens"),
+        ("obrien", "hyphens"), ("light house", "compound"), ("1234567", "compound"),
+        ("coeur", "french"), ("café", "entities"), ("thordur", "icelandic"),
+    ],
+)  # fmt: skip
+def test_other_spellings_of_a_word_are_found(
+    library: Library, passages: PassageStore, query: str, file: str
+) -> None:
+    for name, text in SPELLINGS.items():
+        put(library, "/notes", name, text)
+    updated(library, passages)
+    assert [one.file for one in find(library, passages, query, 5, matching_only=True)] == [file]
+
+
+ASKED_OTHERWISE = {
+    "torch": "电池更换：拧开后盖，取出旧的，装入两节新的。",
+    "radio": "收音机的电池仓在背面，电池型号是五号。",
+    "pets": "宠物疫苗接种时间为每年三月。",
+    "bills": "账单支付方式：支付宝或银行转账。",
+    "lamp": "電池の交換は裏蓋を開けて行います。",
+}
+
+
+@pytest.mark.parametrize(
+    ("question", "file"),
+    [("换电池", "torch"), ("怎么换电池", "torch"), ("打疫苗", "pets"), ("付账单", "bills"),
+     ("電池を交換する方法", "lamp")],
+)  # fmt: skip
+def test_a_chinese_verb_may_stand_before_or_behind_its_noun(
+    library: Library, passages: PassageStore, question: str, file: str
+) -> None:
+    for name, text in ASKED_OTHERWISE.items():
+        put(library, "/notes", name, text)
+    updated(library, passages)
+    assert [one.file for one in find(library, passages, question, 1)] == [file]
+    found = find(library, passages, question, 2, relevant_only=True)
+    assert [one.file for one in found][:1] == [file]
+    for other in ("换工作", "打电话", "付房租", "买车险", "换个发型"):
+        assert find(library, passages, other, 2, relevant_only=True) == []
+
+
 def test_passages_that_do_not_match_are_not_listed(
     library: Library, passages: PassageStore
 ) -> None:

@@ -149,6 +149,34 @@ def test_a_history_of_an_older_version_is_indexed_again(tmp_path: Path) -> None:
         assert _found(search(history, "塔")) == [None]
 
 
+def test_a_history_with_an_older_index_is_indexed_again(tmp_path: Path) -> None:
+    path = tmp_path / "older.db"
+    with closing(Store(path, MIGRATIONS[:7])) as older, older.writing() as db:
+        db.conn.execute("INSERT INTO chats (id, title, created, updated) VALUES (1, 'eel', 0, 0)")
+        db.conn.execute("INSERT INTO chats_text (chats_text) VALUES ('delete-all')")
+    with closing(History.open(path)) as history:
+        rows = history.store.rows("SELECT rowid FROM chats_text WHERE chats_text MATCH 'eel'")
+        assert len(rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "typed", "shown"),
+    [
+        ("the maxPoolSize", "pool ", "the max[Pool]Size"),
+        ("the white-\nwash", "whitewash", "the white- wash"),
+        ("die Mühle", "Muehle", "die Mühle"),
+        ("a C++ file", "c++", "a [C++] file"),
+        ("🍕 and 🍎", "🍎", "🍕 and [🍎]"),
+        ("りんごの木", "リンゴ", "りんごの木"),
+        ("المفتاح هنا", "المفتاح", "[المفتاح] هنا"),
+    ],
+)
+def test_other_spellings_are_found(history: History, text: str, typed: str, shown: str) -> None:
+    _say(history, text)
+    _say(history, "something else")
+    assert [_marked(hit.excerpt) for hit in search(history, typed)] == [shown]
+
+
 def test_marks_in_a_text_are_text(history: History) -> None:
     _say(history, "<b>walrus</b> \x02walrus\x03 [walrus]")
     [hit] = search(history, "walrus")

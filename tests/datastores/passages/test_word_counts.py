@@ -192,6 +192,17 @@ def test_a_store_of_an_older_version_is_counted(tmp_path: Path) -> None:
         assert StoredWords(store).missing() == []
 
 
+def test_a_store_with_an_older_index_is_indexed_again(tmp_path: Path) -> None:
+    path = tmp_path / "passages.sqlite"
+    with closing(PassageStore(Store(path, MIGRATIONS[:5]))) as older:
+        put(older, 1)
+        with older.store.writing() as db:
+            db.conn.execute(f"INSERT INTO {INDEX} ({INDEX}) VALUES ('delete-all')")
+    with closing(PassageStore.open(path)) as store:
+        query = f"SELECT count(*) AS number FROM {INDEX} WHERE {INDEX} MATCH 'page'"
+        assert store.store.rows(query)[0]["number"] > 0
+
+
 STEPS = st.one_of(
     st.tuples(st.sampled_from(["add", "remove"]), st.integers(0, 9)),
     st.tuples(st.sampled_from(["update", "fill", "stop", "lose", "damage"]), st.just(0)),
