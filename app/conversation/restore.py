@@ -9,11 +9,15 @@ twice is harmless, and brings back what was deleted in between.
 from __future__ import annotations
 
 import stat
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
+
+import psutil
 
 from app.chat_settings import (
     DOCS,
@@ -39,7 +43,11 @@ from datastores.errors import InputError
 from datastores.storage.salvage import is_database
 from engines.sampler import Sampling
 
-MAX_CHAT_BYTES = 2**30
+MAX_CHAT_BYTES = 2**28
+MAX_CHAT_MEMORY_BYTES = 3 * 2**28
+"""What reading a chat may take: the values of JSON take up to thirty times its bytes."""
+MAX_SHOWN_VERSION = 20
+"""Characters of a version that is not ours."""
 MAX_TOKEN = 2**32 - 1
 MAX_TIME = 2**37
 """Seconds since 1970: a distant time that calendars still support."""
@@ -80,6 +88,27 @@ def read_export(path: Path) -> Iterator[ExportedChat | InvalidChat]:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+    except MemoryError as error:
+        raise InputError(f"{path}: a chat needs too much memory to read") from error
+
+
+@contextmanager
+def _limited_memory(size: int) -> Iterator[None]:
+    """Let this process allocate at most `size` bytes beyond what it has, where the system can (not
+    Windows); more raises MemoryError."""
+    if sys.platform == "win32":
+        yield
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = psutil.Process().memory_info().vms + size
+    limits = (limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)
+    resource.setrlimit(resource.RLIMIT_AS, (min([wanted, *limits]), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def _require_file(path: Path) -> None:
@@ -92,7 +121,8 @@ def _require_version(path: Path) -> None:
     for version in _records(path, "specchat"):
         if version == VERSION:
             return
-        raise InputError(f"it has version {version}, and this specchat reads {VERSION}")
+        shown = str(version)[:MAX_SHOWN_VERSION]
+        raise InputError(f"it has version {shown}, and this specchat reads {VERSION}")
     raise InputError("it is not an export of specchat (`specchat import` reads those of others)")
 
 
@@ -232,14 +262,9 @@ def restore(path: Path, history: History) -> RestoreReport:
     """
     report = RestoreReport()
     try:
-        for number, found in enumerate(read_export(path), start=1):
-            if isinstance(found, InvalidChat):
-                report.flaws.append(f"chat {number}: {found.reason}")
-            elif contains_chat(history, found.chat, found.messages):
-                report.present += 1
-            else:
-                restore_chat(history, found.chat, found.messages)
-                report.restored += 1
+        with _limited_memory(MAX_CHAT_MEMORY_BYTES):
+            for number, found in enumerate(read_export(path), start=1):
+                _put_back(number, found, history, report)
     except InputError as error:
         if report == RestoreReport():
             raise
@@ -247,3 +272,16 @@ def restore(path: Path, history: History) -> RestoreReport:
     if report == RestoreReport():
         raise InputError(f"{path} holds no chats")
     return report
+
+
+def _put_back(
+    number: int, found: ExportedChat | InvalidChat, history: History, report: RestoreReport
+) -> None:
+    """Restore one chat, the `number`th of the file, unless it is there."""
+    if isinstance(found, InvalidChat):
+        report.flaws.append(f"chat {number}: {found.reason}")
+    elif contains_chat(history, found.chat, found.messages):
+        report.present += 1
+    else:
+        restore_chat(history, found.chat, found.messages)
+        report.restored += 1

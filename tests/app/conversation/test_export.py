@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -362,6 +364,56 @@ def test_oddities_of_json_cost_only_the_chat_that_they_are_in(
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_version_of_any_length_is_told_in_a_line(history: History, tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps({"specchat": "a" * 10_000, "chats": []}))
+    with pytest.raises(InputError, match="it has version aaaaa") as told:
+        restore(path, history)
+    assert len(str(told.value)) < len(str(path)) + 100
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others cannot limit what a process allocates")
+def test_a_chat_that_would_fill_the_memory_is_refused(
+    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    monkeypatch.setattr("app.conversation.restore.MAX_CHAT_MEMORY_BYTES", 64 * 2**20)
+    path = tmp_path / "large.json"
+    path.write_text(f'{{"specchat": 1, "chats": [{{"messages": [{"[]," * 2_000_000}[]]}}]}}')
+    with pytest.raises(InputError, match="a chat needs too much memory to read"):
+        restore(path, history)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "SEEK_DATA"), reason="the system does not tell of holes")
+def test_a_sparse_file_is_read_without_its_holes(history: History, tmp_path: Path) -> None:
+    path = tmp_path / "history.db.corrupt-1"
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE chats (id INTEGER PRIMARY KEY)")
+    os.truncate(path, 2**40)
+    with pytest.raises(InputError, match=r"holds no chats|nothing of it can be read"):
+        restore(path, history)
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a loop", "a device", "nested"])
+def test_what_is_no_file_to_restore_is_told_in_a_line(
+    kind: str, history: History, tmp_path: Path
+) -> None:
+    path = tmp_path / "given"
+    if kind == "a folder":
+        path.mkdir()
+    elif kind == "a loop":
+        path.symlink_to(path)
+    elif kind == "a device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.write_text('{"specchat": 1, "chats": ' + "[" * 100_000 + "]" * 100_000 + "}")
+    with pytest.raises(InputError, match=r"not a file|symbolic links|nested more than"):
+        restore(path, history)
+
+
 def test_a_pipe_is_refused_without_waiting(history: History, tmp_path: Path) -> None:
     path = tmp_path / "pipe.json"
     os.mkfifo(path)
