@@ -99,7 +99,8 @@ def fill(locations: Locations, vocabulary: Vocabulary, budget: int, number: int)
                 library.write(group)
                 group = []
                 yield index
-        update_passages(locations, library)
+        for _ in update_passages(locations, library):
+            pass
     with open_index(locations, vocabulary, budget) as index_of_notes:
         for _ in index_of_notes.run(settle=True):
             pass

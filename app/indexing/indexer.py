@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -218,6 +218,8 @@ def _index_messages(index: CorpusIndex, message: int) -> tuple[int, bool]:
         index.lock.release()
 
 
+REPORT_INTERVAL_S = 0.1
+"""Seconds between two messages about passages."""
 CHECK_INTERVAL_S = 0.2
 """Seconds between two checks whether another process requests the stores."""
 
@@ -236,9 +238,19 @@ def bring_up_to_date(arguments: Sequence[str]) -> None:
     vocabulary = open_vocabulary(Path(model))
     with open_index(locations, vocabulary, int(budget)) as index, _exit_when_preempted(index):
         if index.lock.acquire():
-            update_passages(locations, index.corpus.library)
+            _report_passages(update_passages(locations, index.corpus.library))
             for progress in index.run(settle=settle == "1"):
                 emit(asdict(progress))
+
+
+def _report_passages(texts_left: Iterable[int]) -> None:
+    """Emit how many texts are cut into passages: of all that are `texts_left` at first."""
+    total, due = 0, 0.0
+    for left in texts_left:
+        total = max(total, left)
+        if monotonic() >= due:
+            emit(asdict(IndexingProgress(total - left, total, 0)))
+            due = monotonic() + REPORT_INTERVAL_S
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from itertools import chain
 from pathlib import Path
 
 from app.locations import Locations, make_folder
@@ -102,15 +101,19 @@ def update(library: Library, passages: PassageStore) -> Generator[int]:
         )
 
 
-def update_passages(locations: Locations, library: Library) -> None:
-    """Bring the passages of the person's `library` and their counted words up to date.
+def update_passages(locations: Locations, library: Library) -> Generator[int]:
+    """Bring the passages of the person's `library` and their counted words up to date; yields how
+    many texts are left to be added.
+
+    May be stopped at any yield; the next call goes on.
 
     Raises:
         StoreError: a store cannot be read or written.
     """
     with closing(open_passages(locations)) as passages:
-        for _ in chain(update(library, passages), StoredWords(passages).fill()):
-            pass
+        yield from update(library, passages)
+        for _ in StoredWords(passages).fill():
+            yield 0
 
 
 def passages_due(locations: Locations, library: Library) -> bool:

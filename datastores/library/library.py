@@ -142,6 +142,7 @@ class Library:
             InputError: there is no such source.
         """
         with self.store.writing() as db:
+            _delete_documents(db, "source = ?", (path,))
             if not db.conn.execute("DELETE FROM sources WHERE path = ?", (path,)).rowcount:
                 raise InputError(f"{path} is not imported: `specchat sources` lists imports")
             request_erasure(db)
@@ -149,9 +150,11 @@ class Library:
     def forget_files(self, source: str, files: Iterable[str]) -> None:
         """Delete files of a source with the texts that no other file has. `erase` must follow."""
         with self.store.writing() as db:
+            for file in (gone := list(files)):
+                _delete_documents(db, "source = ? AND file = ?", (source, file))
             db.conn.executemany(
                 "DELETE FROM files WHERE source = ? AND name = ?",
-                [(source, file) for file in files],
+                [(source, file) for file in gone],
             )
             request_erasure(db)
 
@@ -255,14 +258,23 @@ def _store_text(db: Database, digest: bytes, document: Document) -> None:
         )
 
 
+def _delete_documents(db: Database, condition: str, values: Sequence[object]) -> None:
+    """Delete the documents that fulfil an SQL condition, one at a time: what a single statement
+    deletes is in memory until it ends."""
+    sql = f"SELECT source, file, position FROM documents WHERE {condition}"
+    found = db.conn.execute(sql, tuple(values)).fetchall()
+    one = "DELETE FROM documents WHERE source = ? AND file = ? AND position = ?"
+    db.conn.executemany(one, found)
+
+
 def _finish(db: Database, entry: FinishFile) -> None:
     """Mark the file as finished, and delete documents that are no longer in it.
 
     If something in it could not be used, its last documents may just be unreadable now: they stay.
     """
     if entry.digest:
-        beyond = "DELETE FROM documents WHERE source = ? AND file = ? AND position >= ?"
-        db.conn.execute(beyond, (entry.source, entry.file, entry.count))
+        beyond = "source = ? AND file = ? AND position >= ?"
+        _delete_documents(db, beyond, (entry.source, entry.file, entry.count))
     finished = "UPDATE files SET digest = ?, finished = 1 WHERE source = ? AND name = ?"
     db.conn.execute(finished, (entry.digest, entry.source, entry.file))
 

@@ -209,3 +209,14 @@ def test_two_workers_do_not_run_at_once(
             assert (list(child), child.code()) == ([], 0)
         assert index.is_due()
         index.lock.release()
+
+
+def test_the_worker_tells_of_passages_before_tokens(locations: Locations) -> None:
+    with closing(Library.open(locations.library)) as library:
+        _import(library, "One text about walruses.")
+        _import(library, "Another text about walruses.", "/other")
+    with ChildProcess(*worker_command(locations, MODEL, BUDGET)) as worker:
+        first, *_, last = worker
+        assert worker.code() == 0
+    assert (first["done"], first["total"], first["tokens"]) == (0, 2, 0)
+    assert last["building"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -206,3 +208,35 @@ TestImports.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+
+
+LARGE = """
+import resource, sys
+from pathlib import Path
+from datastores.library.documents import NOTES, Document, FinishFile, Part, StoreDocument
+from datastores.library.library import Library
+
+library = Library.open(Path(sys.argv[1]))
+for number in range(40):
+    text = Document("", (Part(NOTES, f"{number} " * 2**19),))
+    library.write([StoreDocument("/s", "f", number, text), FinishFile("/s", "f", "d", number + 1)])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+match sys.argv[2]:
+    case "source":
+        library.forget("/s")
+    case "file":
+        library.forget_files("/s", ["f"])
+    case "rest":
+        library.write([FinishFile("/s", "f", "e", 0)])
+library.erase()
+assert library.text_count == 0
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others count memory in other units")
+@pytest.mark.parametrize("what", ["source", "file", "rest"])
+def test_forgetting_takes_no_memory_for_what_is_forgotten(tmp_path: Path, what: str) -> None:
+    command = [sys.executable, "-c", LARGE, str(tmp_path / "library.db"), what]
+    grown = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert int(grown.stdout) < 20, "MiB, of 60 that were forgotten"
