@@ -27,6 +27,7 @@ from app.models.description import FoundModel, describe
 from app.models.discovery import (
     BUILT_IN,
     candidate_of,
+    current_name,
     find_models,
     model_name,
     resolve_model,
@@ -165,7 +166,7 @@ def use(options: Options, name: str | None, student: str | None) -> None:
         _use_model(name, locations)
     if student is not None:
         choose_student(student, locations)
-        name = "a new one" if student == UNTRAINED else student or "none"
+        name = "a new one" if student == UNTRAINED else current_name(student) or "none"
         click.echo(one_line(f"Draft model: {name}", MAX_LINE_CHARACTERS))
 
 

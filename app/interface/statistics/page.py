@@ -13,6 +13,7 @@ from itertools import pairwise, zip_longest
 from rich.style import Style
 from rich.text import Text
 
+from app.interface.chat.topbar import short_name
 from app.interface.draft_sources import LABELS_BY_NAME
 from app.interface.panel.drawing import PanelStyles, bar
 from app.interface.panel.phrases import duration, percent, times, wrapped
@@ -218,7 +219,8 @@ def _models(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
     for model in report.models:
         usage = model.usage
         values = (f"{usage.tokens:,}", _speed_text(usage.speed), _speed_text(usage.plain_speed))
-        lines.append(_row(model.name, values, width, styles))
+        name = short_name(model.name, max(8, width - VALUE_COLUMNS * len(values) - 1))
+        lines.append(_row(name, values, width, styles))
     return lines
 
 

@@ -55,7 +55,7 @@ def test_models_are_listed_and_the_one_in_use_is_marked(
     assert draft == "Draft model: none"
     back = _lines(capsys, "use", "built-in")
     assert "only knows shell commands" in back[1]
-    assert _lines(capsys)[1].startswith("* embedded")
+    assert _lines(capsys)[1].startswith("* built-in")
 
 
 def test_a_file_somewhere_else_is_listed_while_it_is_in_use(
@@ -124,10 +124,10 @@ def test_one_that_does_not_fit_now_is_chosen_with_a_warning(
 
 
 def test_an_unknown_name_fails_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["models", "use", "embeded"]) == 1
+    assert run(["models", "use", "builtin"]) == 1
     said = capsys.readouterr().err
-    assert said.startswith("specchat: no model 'embeded'")
-    assert said.endswith("; similar: embedded\n")
+    assert said.startswith("specchat: no model 'builtin'")
+    assert said.endswith("; similar: built-in\n")
 
 
 def test_a_student_is_chosen_with_a_model_or_alone(
@@ -136,7 +136,7 @@ def test_a_student_is_chosen_with_a_model_or_alone(
     locations.models.mkdir(parents=True)
     shutil.copy(embedded(), locations.models / "copy-F16.gguf")
     said = _lines(capsys, "use", "copy-F16", "--student", "built-in")
-    assert said[1:] == ["Draft model: embedded"]
+    assert said[1:] == ["Draft model: built-in"]
     assert run(["ask", "--json", "--max-tokens", "24", "how do I list files?"]) == 0
     assert json.loads(capsys.readouterr().out)["by_drafter"]["student"] > 0
     assert _lines(capsys, "use", "--student", "") == ["Draft model: none"]

@@ -201,7 +201,8 @@ def test_the_smallest_embedding_model_searches_unless_one_is_chosen(
 
 
 def test_the_earlier_name_of_the_built_in_model_is_still_understood(locations: Locations) -> None:
-    (locations.settings).write_text('model = "embedded"\nstudent = "embedded"\n')
+    locations.settings.parent.mkdir(parents=True, exist_ok=True)
+    locations.settings.write_text('model = "embedded"\nstudent = "embedded"\n')
     config = load_config(locations.settings)
     assert resolve_model(config.model, locations) == embedded()
     assert student_file(config.student, Path("any.gguf"), locations) == embedded_student()

@@ -30,7 +30,7 @@ async def test_a_download_is_stopped_at_40_percent_resumed_and_opened(
         hub.stall_at = None
         hub.go_on.set()
         await pilot.press("enter")
-        await until(pilot, lambda: lines(made)[0] == "embedded open")
+        await until(pilot, lambda: lines(made)[0] == "built-in open")
         await until(pilot, lambda: picker(made).listed.chosen != picker(made).listed.rows[0])
         assert picker(made).listed.chosen is not None
     fetch = download_task(made).fetch
@@ -54,7 +54,7 @@ async def test_a_download_continues_while_the_picker_is_closed(stage: Make, hub:
             f"{WANTED} is downloaded. Press F5 to open it."
         ]
         await open_picker(pilot, made)
-        assert lines(made)[0] == "embedded open"
+        assert lines(made)[0] == "built-in open"
 
 
 async def test_quitting_stops_the_download_and_keeps_the_part(stage: Make, hub: Hub) -> None:
@@ -84,7 +84,7 @@ async def test_a_failure_is_shown_in_its_row_and_enter_retries(stage: Make, hub:
         assert "has the wrong checksum: download it again" in str(row)
         hub.spoil = False
         await pilot.press("enter")
-        await until(pilot, lambda: lines(made)[0] == "embedded open")
+        await until(pilot, lambda: lines(made)[0] == "built-in open")
     fetch = download_task(made).fetch
     assert fetch is not None
     assert fetch.path is not None

@@ -179,7 +179,7 @@ async def test_what_is_on_the_machine_is_listed_and_filtered(
     made = stage()
     async with made.app.run_test(size=(100, 40)) as pilot:
         await open_picker(pilot, made)
-        assert lines(made) == ["embedded open", "org/one:Q8_0", "org/two:Q8_0"]
+        assert lines(made) == ["built-in open", "org/one:Q8_0", "org/two:Q8_0"]
         await pilot.press(*"q8 tw")
         assert lines(made) == ["org/two:Q8_0", "Search Hugging Face for q8 tw"]
         await pilot.press(*"xyz")
@@ -205,7 +205,7 @@ async def test_the_picker_is_usable_while_it_searches(
     async with made.app.run_test() as pilot:
         await ready(pilot, made)
         await pilot.press("f5")
-        await until(pilot, lambda: lines(made) == ["embedded open"])
+        await until(pilot, lambda: lines(made) == ["built-in open"])
         await pilot.press(*"eye")
         assert str(picker(made).query_one(Static).content) == LOOKING
         gate.set()
@@ -218,7 +218,7 @@ async def test_a_machine_without_models_explains_how_to_fetch_one(stage: Make) -
     async with made.app.run_test() as pilot:
         await open_picker(pilot, made)
         first, *suggestions = lines(made)
-        assert first == "embedded open"
+        assert first == "built-in open"
         assert 0 < len(suggestions) <= MAX_SUGGESTED
         assert suggestions[0].endswith(":Q4_K_M suggested")
         assert note(made) == ALONE

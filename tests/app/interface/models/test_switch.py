@@ -86,7 +86,7 @@ async def test_the_hint_is_that_of_the_model_that_answers(stage: Make, other: Pa
         await until(pilot, lambda: f"Switched to {OTHER}" in notices(made))
         await choose(pilot, made, "built-in")
         await until(pilot, lambda: "It knows commands." in shown(made))
-        await until(pilot, lambda: "Switched to embedded" in notices(made))
+        await until(pilot, lambda: "Switched to built-in" in notices(made))
     assert load_config(made.locations.settings).model == ""
 
 
