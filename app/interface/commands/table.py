@@ -85,7 +85,7 @@ COMMANDS = (
     Command(
         "learning",
         "Turn learning on or off",
-        "Let drafts learn from your chats while the machine is idle, or not",
+        "Let drafts learn from your chats when idle, or do not",
         lambda screen: screen.model_switch.toggle_learning(),
         "alt+l",
         slash="learning",
