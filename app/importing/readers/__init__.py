@@ -15,10 +15,12 @@ from app.importing.source_file import FormatReader
 def make_readers() -> tuple[FormatReader, ...]:
     """All readers; the first that claims a file reads it, and the last claims everything."""
     # Imported here: whoever starts the process that reads needs no reader.
-    from app.importing.readers import chat_exports, html, mail, pdf, shell_history, text
+    from app.importing.readers import chat_exports, html, mail, office, pdf, shell_history, text
 
     return (
         pdf.PDF,
+        office.OFFICE,
+        office.OTHER_OFFICE,
         mail.MAIL,
         mail.MAILBOX,
         text.NOTEBOOK,
@@ -33,6 +35,15 @@ def make_readers() -> tuple[FormatReader, ...]:
 
 def attachment_readers() -> tuple[FormatReader, ...]:
     """The readers of what goes with a question: chats and histories are texts like any other."""
-    from app.importing.readers import html, mail, pdf, text
+    from app.importing.readers import html, mail, office, pdf, text
 
-    return pdf.PDF, mail.MAIL, mail.MAILBOX, text.NOTEBOOK, html.HTML, text.TEXT
+    return (
+        pdf.PDF,
+        office.OFFICE,
+        office.OTHER_OFFICE,
+        mail.MAIL,
+        mail.MAILBOX,
+        text.NOTEBOOK,
+        html.HTML,
+        text.TEXT,
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from email import message_from_bytes
 from email.errors import MessageError
@@ -159,11 +159,19 @@ def _texts(part: Message, depth: int) -> Iterator[str]:
         texts = ("\n\n".join(_texts(child, depth + 1)) for child in plain_first)
         yield next(filter(str.strip, texts), "")
     elif kind == "multipart/related":  # a page, and the pictures in it
-        yield from chain(*(_texts(child, depth + 1) for child in children[:1]))
+        yield from _texts(_root(part, children), depth + 1) if children else ()
     elif children:
         yield from chain(*(_texts(child, depth + 1) for child in children))
     else:
         yield _leaf_text(part)
+
+
+def _root(part: Message, children: Sequence[Message]) -> Message:
+    """The part that shows the others (RFC 2387): the one that is named, or of the type that is."""
+    start, kind = str(part.get_param("start", "")), str(part.get_param("type", HTML_TYPE)).lower()
+    named = (one for one in children if start and str(one.get("Content-ID", "")).strip() == start)
+    typed = (one for one in children if one.get_content_type() == kind)
+    return next(chain(named, typed), children[0])
 
 
 def _leaf_text(part: Message) -> str:

@@ -105,6 +105,17 @@ def test_a_saved_page_is_its_text() -> None:
     assert text.endswith("## Weir\n\nLäuft wieder.")
 
 
+@pytest.mark.parametrize("named", ["", '; start="<page>"', '; type="text/html"'])
+def test_a_saved_page_need_not_be_the_first_part(named: str) -> None:
+    mail = (
+        f'MIME-Version: 1.0\nContent-Type: multipart/related{named}; boundary="b"\n\n'
+        "--b\nContent-Type: text/css\n\nbody {}\n"
+        "--b\nContent-Type: text/html\nContent-ID: <page>\n\n<p>The gate is open.</p>\n--b--\n"
+    )
+    (found,), _ = read("a.mht", mail.encode())
+    assert found.parts[0].text == "The gate is open."
+
+
 def test_each_mail_of_a_box_is_a_document() -> None:
     first = b"From - Thu May 1 09:00:00 2025\n" + _mail("One.\n\nFrom here on, two.\n").as_bytes()
     second = b"\nFrom b@example.org Fri May 2 09:00:00 2025\n" + _mail(">From me.\n").as_bytes()
