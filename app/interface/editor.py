@@ -50,11 +50,8 @@ def editor_command(environment: Mapping[str, str], path: Path, line: int) -> lis
     Raises:
         InputError: no editor is set, or its command cannot be read.
     """
-    chosen = environment.get("VISUAL") or environment.get("EDITOR") or ""
-    try:
-        program = shlex.split(chosen)
-    except ValueError as error:
-        raise InputError(f"EDITOR cannot be read: {error}") from error
+    settings = (environment.get(name, "").strip() for name in ("VISUAL", "EDITOR"))
+    program = _words(next(filter(None, settings), ""))
     if not program:
         raise InputError(NO_EDITOR)
     program[0] = os.path.expanduser(program[0])
@@ -65,6 +62,20 @@ def editor_command(environment: Mapping[str, str], path: Path, line: int) -> lis
         *program,
         *(part.replace("{line}", str(line)).replace("{path}", absolute) for part in form),
     ]
+
+
+def _words(command: str) -> list[str]:
+    """A command's words, as a shell reads them; a program's path may have blanks without quotes.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    if shutil.which(os.path.expanduser(command)):
+        return [command]
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise InputError(f"EDITOR cannot be read: {error}") from error
 
 
 def line_in_file(path: Path, chunk: Chunk) -> int:

@@ -29,6 +29,7 @@ NOTES = Path("/notes/{line} -c :q.md")
         ({"EDITOR": "hx"}, ["hx", f"{NOTES}:7"]),
         ({"EDITOR": "gedit"}, ["gedit", str(NOTES)]),
         ({"EDITOR": "'/my tools/ed' -a ''"}, ["/my tools/ed", "-a", "", "+7", str(NOTES)]),
+        ({"EDITOR": "nano", "VISUAL": " "}, ["nano", "+7", str(NOTES)]),
     ],
 )
 def test_editors_are_told_the_line(environment: dict[str, str], command: list[str]) -> None:
@@ -38,6 +39,13 @@ def test_editors_are_told_the_line(environment: dict[str, str], command: list[st
 def test_an_editor_in_the_home_folder_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     assert editor_command({"EDITOR": "~/ed -w"}, NOTES, 7)[:2] == ["/home/me/ed", "-w"]
+
+
+def test_a_path_with_blanks_needs_no_quotes(tmp_path: Path) -> None:
+    program = tmp_path / "my tools" / "ed's"
+    program.parent.mkdir()
+    program.touch(0o700)
+    assert editor_command({"EDITOR": f"{program}"}, NOTES, 7)[0] == str(program)
 
 
 @pytest.mark.parametrize("editor", ["", "  ", "vim 'unclosed"])
