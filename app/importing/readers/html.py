@@ -101,6 +101,7 @@ _TABLE_PARTS = ("thead", "tbody", "tfoot", "tr", "td", "th", "caption")
 _LINE_BREAK = re.compile(r"<br\s*>", re.IGNORECASE)
 _UNKNOWN_SECTION = re.compile(r"<!\[(?!\s*(?:CDATA\[|if\b|else\b|endif\b))", re.IGNORECASE)
 """Begins a marked section that Python's parser refuses."""
+_BLANKS = re.compile(r"[ \t]{2,}")
 _PLACE = re.compile("\ue000(\\d+)\ue001")
 """Stands for preformatted text while the rest is converted; private characters."""
 
@@ -151,6 +152,7 @@ def _converted(source: str, menus: bool) -> str:
         _remove_menus(page)
     blocks = _take_preformatted(page)
     _unwrap_layouts(page)
+    _join_blanks(page)
     text = _markdown(page)
     if text and title and title not in text and not page.find("h1"):
         text = f"# {title}\n\n{text}"
@@ -375,6 +377,13 @@ def _unwrap_layouts(page: BeautifulSoup) -> None:
     parts = [part for part in _named(page, _TABLE_PARTS) if id(part.find_parent("table")) in kept]
     for one in (*layouts, *parts):
         one.name = "div"
+
+
+def _join_blanks(page: BeautifulSoup) -> None:
+    """Make one blank of several, which are none of preformatted text: what converts the page takes
+    time that grows with the square of their number."""
+    for text in page.find_all(string=_BLANKS):
+        text.replace_with(type(text)(_BLANKS.sub(" ", text)))
 
 
 def _is_layout(table: Tag) -> bool:

@@ -120,6 +120,7 @@ def test_a_damaged_file_is_read_or_skipped_and_the_next_is_read(
 
 _REPETITIVE: Mapping[str, bytes] = {
     "comments.md": b"<!-- one -->\n" * 40 + b"# Title",
+    "blanks.html": b"<html><body><p>" + b" " * 60_000 + b"text" + b"\t" * 60_000 + b"</p>",
     "word.txt": b"A" * 60_000 + b" caf\xe9",
     "from.txt": b"From " + b"A" * 60_000,
     "numbers.txt": b"From " + b"1" * 60_000 + b"\n\n",

@@ -167,6 +167,11 @@ def test_what_is_valid_as_utf8_is_not_what_is_declared(label: str) -> None:
     assert html_text(declared.encode(label)) == "ключ по"
 
 
+def test_blanks_are_joined_where_browsers_join_them() -> None:
+    body = "<p>one   two<!-- not   shown --></p><pre>a   b</pre>"
+    assert html_text(f"<body>{body}".encode()).split("\n\n") == ["one two", "```\na   b\n```"]
+
+
 def test_prose_is_not_escaped() -> None:
     prose = r"Set my_var_name to 3 * 4 in C:\new_dir\*.txt, [x] and #1 > ~5"
     assert html_text(f"<p>{html.escape(prose)}".encode()) == prose
