@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass, fields
+from errno import EACCES, EROFS
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -194,7 +195,12 @@ def make_folder(directory: Path) -> None:
     except OSError as error:
         raise _unusable(directory, error.strerror or str(error)) from error
     if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
-        raise _unusable(directory, "Permission denied")
+        raise _unusable(directory, os.strerror(EROFS if _is_read_only(directory) else EACCES))
+
+
+def _is_read_only(directory: Path) -> bool:
+    """Whether it is on a disk that nobody can write to."""
+    return hasattr(os, "statvfs") and bool(os.statvfs(directory).f_flag & os.ST_RDONLY)
 
 
 def _make_folder_private(folder: Path) -> None:

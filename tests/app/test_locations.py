@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import stat
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import platformdirs
 import pytest
 
-from app.locations import DATA_DIR_VARIABLE, locate
+from app.locations import DATA_DIR_VARIABLE, locate, make_folder
 from datastores.errors import StoreError
 
 
@@ -61,3 +63,16 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         locate(tmp_path / "file" / "x").create()
     with pytest.raises(StoreError, match=r"file is not a folder: move it away, or"):
         locate(tmp_path / "file").create()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no statvfs")
+@pytest.mark.parametrize(
+    ("flags", "reason"), [(1, "Read-only file system"), (0, "Permission denied")]
+)
+def test_why_a_folder_cannot_be_written_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: int, reason: str
+) -> None:
+    monkeypatch.setattr("app.locations.os.access", lambda *_: False)
+    monkeypatch.setattr("app.locations.os.statvfs", lambda _: SimpleNamespace(f_flag=flags))
+    with pytest.raises(StoreError, match=f"cannot use .*: {reason}; choose another place"):
+        make_folder(tmp_path)
