@@ -63,7 +63,7 @@ class ChildProcess:
         return self
 
     def __next__(self) -> Any:
-        """The next message, until the child ends.
+        """The next message, until the child ends; one that is too long ends it.
 
         Raises:
             SpecchatError: the child reported one; it has the same class.
@@ -71,6 +71,8 @@ class ChildProcess:
         assert self._process.stdout is not None
         line = self._process.stdout.readline(MAX_LINE_BYTES)
         if not _is_complete(line):
+            if len(line) == MAX_LINE_BYTES:
+                self.stop()  # it would wait for ever for somebody to read the rest
             raise StopIteration
         return _decode(line)
 

@@ -57,6 +57,13 @@ async def test_thread_and_loop_read_the_same(tmp_path: Path) -> None:
         assert not psutil.pid_exists(int(pid))
 
 
+def test_a_message_that_is_too_long_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engines.child_process.MAX_LINE_BYTES", 1000)
+    with ChildProcess("reporter", "ends", "x" * 100_000) as child:
+        assert len(list(child)) == 1
+        until(lambda: not child.is_running())
+
+
 def test_stopped_from_another_thread_it_is_read_to_its_end(tmp_path: Path) -> None:
     all_sent = tmp_path / "sent"
     with ChildProcess("reporter", "stays", all_sent) as child:
