@@ -59,9 +59,11 @@ def write_whole(path: Path, pieces: Iterable[str], *, overwrite: bool = False) -
     Raises:
         InputError: it cannot be written, is no file, or exists and `overwrite` is false.
     """
-    if path.exists() and not path.is_file():
+    # Not `path.exists()`, which raises OSError for a name that is too long.
+    is_file = os.path.isfile(path)
+    if os.path.exists(path) and not is_file:
         raise InputError(f"{path} is not a file: choose another name, or print without -o")
-    if not overwrite and (path.is_file() or path.is_symlink()):
+    if not overwrite and (is_file or os.path.islink(path)):
         raise InputError(f"{path} already exists: use --force to overwrite it")
     try:
         write_atomic(path, pieces)

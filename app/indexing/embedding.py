@@ -12,6 +12,7 @@ rankings are combined (`app.indexing.passage_index`).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
@@ -220,12 +221,12 @@ class PassageEmbedding:
     def _where(self, path: Path) -> Path:
         """Where the model that was at `path` is now: another version of Python, for instance, has
         the built-in one elsewhere."""
-        return path if path.is_file() else self._choose() or path
+        return path if os.path.isfile(path) else self._choose() or path
 
     def _load(self, path: Path) -> EmbeddingModel:
         from engines.llama.embedding import EmbeddingModel
 
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise ModelError(
                 f"the embedding model {path} is missing: put it back, or choose another in the"
                 " settings"

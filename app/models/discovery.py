@@ -225,7 +225,7 @@ def model_name(path: Path, locations: Locations, folders: ModelFolders | None = 
 
 def _is_folder(choice: str, path: Path) -> bool:
     """Whether `choice` is meant as a folder, so that an error is about it."""
-    return path.is_dir() and (path.is_absolute() or os.sep in choice or choice[:1] in ".~")
+    return os.path.isdir(path) and (path.is_absolute() or os.sep in choice or choice[:1] in ".~")
 
 
 def _all_candidates(

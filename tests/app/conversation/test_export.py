@@ -427,3 +427,8 @@ def test_a_device_is_not_replaced_by_a_file(tmp_path: Path, overwrite: bool) -> 
     with pytest.raises(InputError, match="is not a file"):
         write_whole(tmp_path / "pipe", ["text"], overwrite=overwrite)
     assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_name_too_long_for_any_file_is_said_to_be(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot write .*: File name too long"):
+        write_whole(tmp_path / ("a" * 300), ["text"])

@@ -291,3 +291,9 @@ def test_an_installed_package_s_model_is_opened_unless_another_was_chosen(
     assert model_name(general, locations) == "General-135M.Q4_1"
     monkeypatch.setenv(PACKAGED_MODELS_VARIABLE, "")
     assert resolve_model("", locations) == embedded()
+
+
+@pytest.mark.parametrize("folder", ["", "./", "/"])
+def test_a_name_too_long_for_any_file_is_no_model(locations: Locations, folder: str) -> None:
+    with pytest.raises(ModelError):
+        resolve_model(folder + "a" * 5000, locations)
