@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from itertools import islice
+from itertools import accumulate, count, islice
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from gguf import GGUFWriter
 from datastores.errors import InputError, ModelError, SpecchatError, StoreError
 from datastores.replay_buffer.states import encode
 from datastores.replay_buffer.store import ReplayBuffer
-from engines.distillation import gate, head_pupil
+from engines.distillation import gate, head_pupil, payoff
 from engines.distillation import head as module
 from engines.distillation import round as rounds
 from engines.distillation.head import HeadModel, OutputMatrix, make_head_batch, trainable
@@ -118,16 +118,30 @@ def test_a_head_is_published_only_where_its_time_pays(
     assert result.reason.startswith("" if published else "it would cost more time than it saves")
 
 
+def test_a_head_is_not_refused_since_other_programs_had_the_cores(
+    taught: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four of five steps are timed while they have to wait."""
+    ticks = ((0.001 if step % 10 == 1 else 1.0) if step % 2 else 0.0 for step in count())
+    clock = accumulate(ticks)
+    monkeypatch.setattr(payoff, "perf_counter", lambda: next(clock))
+    matrix = OutputMatrix(taught.student)
+    head = read_head(versions(taught).file(1), "teacher", matrix.width, matrix.size)
+    records = list(taught.buffer.records(with_states=True))[:4]
+    found = payoff.measure_payoff(head, records, PassCosts(1.0, [1.0] * (MAX_DEPTH + 2)))
+    assert found.draft_s == pytest.approx(0.001)
+
+
 def test_trainings_without_a_gain_are_counted(
     school: School, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds, "MIN_NEW", 0)
-    for refused, count in (("no gain", 1), ("no gain", 2), ("", 0), ("no gain", 1)):
+    for refused, fruitless in (("no gain", 1), ("no gain", 2), ("", 0), ("no gain", 1)):
         monkeypatch.setattr(rounds, "verdict", lambda *_, reason=refused: reason)
         run(school)
         attempt = versions(school).last_attempt()
         assert attempt is not None
-        assert attempt.fruitless == count
+        assert attempt.fruitless == fruitless
 
 
 def test_numpy_drafts_what_torch_was_taught(taught: School) -> None:
