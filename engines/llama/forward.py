@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -199,10 +199,11 @@ class ForwardPass:
         """Let llama.cpp evaluate `batch`, on as many threads as the tuners say."""
         self.count += 1
         batch.struct.n_tokens = width
-        began = perf_counter()
+        threads = self._tuners.choose(width)
+        native.set_threads(self._context, threads, threads)
+        began, began_cpu = perf_counter(), process_time()
         status: int = native.decode(self._context, batch.struct)
-        if self._tuners.observe(width, perf_counter() - began):
-            native.set_threads(self._context, *self._tuners.threads)
+        self._tuners.observe(width, perf_counter() - began, process_time() - began_cpu)
         if status:
             raise ModelError(f"llama.cpp could not evaluate {width} tokens (status {status})")
         if self._on_device:

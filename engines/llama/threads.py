@@ -67,14 +67,20 @@ MAX_TIMED_ROWS = 16
 """Wider passes (chunks of a prompt) are not learned from: their time depends on other things."""
 WINDOW = 64
 """Passes over which a count's mean is taken: one slow pass must not decide."""
-TRIAL_INTERVAL, MAX_TRIAL_INTERVAL = 4, 1024
-"""Passes until a count is tried again: the first, doubled after each failed trial, and the last."""
+TRIAL_INTERVAL, MAX_TRIAL_INTERVAL = 64, 1024
+"""Passes until a count is tried: the first, doubled after each failed trial, and the last."""
+RETURN_INTERVAL = 4
+"""Passes until the count that was given up is tried again: one fast pass may have been chance."""
+DENIED_PASSES = 16
+"""Passes for which one counts that was denied its cores: fewer threads are then tried soon."""
+MIN_CPU_SHARE = 0.65
+"""Share of its threads' time below which a pass was denied its cores. On two quiet cores passes use
+.93 to .98 of it, waiting at barriers included, and .73 where they take 6 ms; beside one busy
+program .5 (Qwen2.5 1.5B and SmolLM2)."""
 TRIAL_SHARE = 0.05
-"""Share of the time that trials may cost beyond the current count."""
+"""Share of the time that trials of more threads may cost beyond the current count."""
 TAKEOVER_RATIO = 0.93
 """A count takes over if its pass takes less than this share of the current one's mean."""
-STALL_RATIO = 4.0
-"""A pass that takes this many means was stalled: a smaller count is tried at once."""
 
 
 @dataclass(slots=True)
@@ -101,14 +107,14 @@ class ThreadCount:
 
     Attributes:
         means: by width, while this is the current count.
-        interval: passes from one trial to the next.
-        next_trial: number of the pass from which on it may be tried.
+        interval: passes to wait between trials.
+        waited: passes since the last one; one that was denied its cores counts for more.
     """
 
     threads: int
     means: dict[int, RunningMean] = field(default_factory=dict)
     interval: int = TRIAL_INTERVAL
-    next_trial: int = TRIAL_INTERVAL
+    waited: int = 0
 
     def record(self, rows: int, seconds: float) -> None:
         """Record a pass of `rows` rows that took `seconds`."""
@@ -116,6 +122,16 @@ class ThreadCount:
             self.means[rows].add(seconds)
         else:
             self.means[rows] = RunningMean(seconds, passes=0)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it has waited long enough for a trial."""
+        return self.waited >= self.interval
+
+    def mean(self, rows: int) -> float:
+        """Mean seconds of a pass of `rows` rows; 0 while there is none to compare with."""
+        known = self.means.get(rows)
+        return known.seconds if known is not None and known.passes else 0.0
 
 
 class ThreadTuner:
@@ -125,8 +141,9 @@ class ThreadTuner:
     its core to another program delays all: with four threads on a busy four-core machine a pass of
     0.3 ms took 600 ms in the mean, and 0.6 ms with one thread. The best count is therefore learned.
     The candidates are the powers of two; the current one's mean time is kept for every width, since
-    a drafted pass costs one to five plain ones; its neighbours are tried now and then, within a
-    share of the time that bounds what bad trials cost.
+    a drafted pass costs one to five plain ones, and its neighbours are tried on widths that have
+    one. Fewer threads are tried soon after passes that did not get the cores they asked for, and
+    seldom after others: on a quiet machine a trial takes twice as long.
 
     Args:
         max_threads: largest count, and the first one.
@@ -137,73 +154,58 @@ class ThreadTuner:
         powers = (2**power for power in range(max_threads.bit_length()))
         counts = sorted({max_threads, *powers}) if learning else [max_threads]
         self._counts = [ThreadCount(threads) for threads in counts]
-        self._current = self._next = len(counts) - 1
-        self._passes = 0
+        self._current = self._used = len(counts) - 1
         self._trial_budget_s = 0.0
 
-    @property
-    def threads(self) -> int:
-        """Threads for the next pass."""
-        return self._counts[self._next].threads
+    def choose(self, rows: int) -> int:
+        """Threads for the next pass, of `rows` rows: the current count, or a neighbour that is due
+        for a trial."""
+        self._used = self._current
+        if rows <= MAX_TIMED_ROWS and self._counts[self._current].mean(rows):
+            below, above = self._current - 1, self._current + 1
+            if below >= 0 and self._counts[below].is_due:
+                self._used = below
+            elif (
+                above < len(self._counts)
+                and self._trial_budget_s >= 0.0
+                and self._counts[above].is_due
+            ):
+                self._used = above
+        return self._counts[self._used].threads
 
-    def observe(self, rows: int, seconds: float) -> int:
-        """Learn from a pass of `rows` rows that took `seconds` on `threads` threads.
-
-        Returns:
-            Threads for the next pass.
-        """
+    def observe(self, rows: int, seconds: float, cpu_seconds: float) -> None:
+        """Learn from the pass chosen for, which took `seconds`, and `cpu_seconds` of the cores."""
         if rows > MAX_TIMED_ROWS or len(self._counts) == 1:
-            return self.threads
-        self._passes += 1
+            return
         current = self._counts[self._current]
-        mean = current.means.get(rows)
-        if self._next == self._current:
-            stalled = mean is not None and seconds > STALL_RATIO * mean.seconds
-            current.record(rows, seconds)
-            max_budget_s = TRIAL_SHARE * MAX_TRIAL_INTERVAL * current.means[rows].seconds
-            self._trial_budget_s = min(self._trial_budget_s + TRIAL_SHARE * seconds, max_budget_s)
-            self._next = self._choose(stalled)
-        elif mean is None or not mean.passes:
-            # Nothing to compare the trial with: measure the current count first.
-            self._next = self._current
-        else:
-            self._judge_trial(seconds / mean.seconds)
-            self._trial_budget_s -= max(0.0, seconds - mean.seconds)
-        return self.threads
+        if self._used != self._current:
+            self._judge_trial(seconds / current.mean(rows))
+            self._trial_budget_s -= max(0.0, seconds - current.mean(rows))
+            return
+        current.record(rows, seconds)
+        max_budget_s = TRIAL_SHARE * MAX_TRIAL_INTERVAL * current.means[rows].seconds
+        self._trial_budget_s = min(self._trial_budget_s + TRIAL_SHARE * seconds, max_budget_s)
+        denied = cpu_seconds < MIN_CPU_SHARE * current.threads * seconds
+        for index, count in enumerate(self._counts):
+            count.waited += DENIED_PASSES if denied and index < self._current else 1
 
     def _judge_trial(self, ratio: float) -> None:
         """A trial took `ratio` of the current count's mean: switch to it and try the other again
         soon, or wait longer before the next trial."""
-        current, tried = self._counts[self._current], self._counts[self._next]
+        current, tried = self._counts[self._current], self._counts[self._used]
+        tried.waited = current.waited = 0
         if ratio < TAKEOVER_RATIO:
             tried.means = {
                 rows: RunningMean(ratio * mean.seconds) for rows, mean in current.means.items()
             }
-            current.interval = TRIAL_INTERVAL
-            current.next_trial = self._passes + TRIAL_INTERVAL
-            self._current = self._next
+            tried.interval, current.interval = TRIAL_INTERVAL, RETURN_INTERVAL
+            self._current = self._used
         else:
             tried.interval = min(2 * tried.interval, MAX_TRIAL_INTERVAL)
-            tried.next_trial = self._passes + tried.interval
-            self._next = self._current
-
-    def _choose(self, stalled: bool) -> int:
-        """Index of the next pass's count: the current one, or a neighbour that is due for trial."""
-        below, above = self._current - 1, self._current + 1
-        if below >= 0 and (stalled or self._passes >= self._counts[below].next_trial):
-            return below
-        affordable = self._trial_budget_s >= 0.0
-        if (
-            above < len(self._counts)
-            and affordable
-            and self._passes >= self._counts[above].next_trial
-        ):
-            return above
-        return self._current
 
 
 class ThreadTuners:
-    """A tuner for passes of a single row and one for all others, as llama.cpp has two counts.
+    """A tuner for passes of a single row and one for all others.
 
     The first are bound by reading the weights, for which few threads may do, the others by
     arithmetic: on two threads, passes of 1 and 8 rows (100 M weights, f16) took .81 and .53 of
@@ -217,17 +219,10 @@ class ThreadTuners:
         self._single = ThreadTuner(max_threads, learning=learning)
         self._several = ThreadTuner(max_threads, learning=learning)
 
-    @property
-    def threads(self) -> tuple[int, int]:
-        """Threads for the next pass of a single row, and of several."""
-        return self._single.threads, self._several.threads
+    def choose(self, rows: int) -> int:
+        """Threads for the next pass, of `rows` rows."""
+        return (self._single if rows == 1 else self._several).choose(rows)
 
-    def observe(self, rows: int, seconds: float) -> bool:
-        """Learn from a pass of `rows` rows that took `seconds`.
-
-        Returns:
-            Whether `threads` has changed.
-        """
-        before = self.threads
-        (self._single if rows == 1 else self._several).observe(rows, seconds)
-        return self.threads != before
+    def observe(self, rows: int, seconds: float, cpu_seconds: float) -> None:
+        """Learn from the pass chosen for, which took `seconds`, and `cpu_seconds` of the cores."""
+        (self._single if rows == 1 else self._several).observe(rows, seconds, cpu_seconds)
