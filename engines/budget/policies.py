@@ -49,16 +49,16 @@ from engines.target import Target
 
 MAX_ROWS = WIDTHS[-1]
 """Widest tree ever considered."""
-MAX_GAIN_TOKENS = 8.0
-"""Most tokens a call can be expected to add: rows that take longer than these are worth are not
-requested."""
 PLAIN_INTERVAL_STEPS = 96
 """Steps between plain calls made only to measure their cost."""
 MIN_REACH_ROWS = 6
 """Rows beside the root that drafters may always propose."""
 REACH_DECAY = 0.8
-"""Decay of the reach with each plan: requesting twice the rows that are used costs drafters and
-planning less than requesting all that could ever pay."""
+"""Decay of the reach with each plan: requesting twice the rows that are likely costs drafters and
+planning less than requesting all that could ever pay. Those that are likely count, not those that
+were chosen, since V may fall again behind the rows requested."""
+LIKELY_PATH = 0.4
+"""P of a path from which on a row counts as likely."""
 PROBE_SHARE = 0.005
 """Share of decoding time that may be spent on measuring unknown widths."""
 RATE_DECAY = 0.995
@@ -172,7 +172,8 @@ class AdaptiveBudget:
         if added:
             plan = self._continue(merged, plan, added, table, limit, target)
         self._calibration.add_pending(merged)
-        self._reach = max(self._reach * REACH_DECAY, 2.0 * plan.chosen + 4.0)
+        likely = sum(plan.paths[row] >= LIKELY_PATH for row in plan.order)
+        self._reach = max(self._reach * REACH_DECAY, 2.0 * likely + 4.0)
         plan.chosen = max(plan.chosen, self._probe_rows(table, len(plan.order)))
         return prune(plan.tree, plan.order[: plan.chosen]), (*proposals, *added)
 
@@ -318,11 +319,13 @@ class AdaptiveBudget:
         return self._since_plain >= PLAIN_INTERVAL_STEPS or not self._costs.measured(length)
 
     def _limit(self, table: Sequence[float], rate: float) -> int:
-        """The most rows beside the root that could pay, if nearly all were accepted, and that are
-        likely to be used."""
-        allowed = table[1] + MAX_GAIN_TOKENS / rate
+        """The most rows beside the root that would pay, if all were accepted, and that are likely
+        to be used."""
         most = min(1 + max(MIN_REACH_ROWS, int(self._reach)), MAX_ROWS)
-        return max((rows for rows in range(3, most + 1) if table[rows] <= allowed), default=2) - 1
+        paying = (
+            rows for rows in range(most, 2, -1) if rate * (table[rows] - table[1]) < rows - 1
+        )
+        return next(paying, 2) - 1
 
     def _plan(
         self,
