@@ -1,10 +1,10 @@
 """Bounds how much time drafting may cost: verifying rejected drafts, and consulting drafters.
 
 `LossLimiter` counts in plain passes. Every emitted token adds a little; every verified draft adds
-what it saved and subtracts what its pass cost beyond a plain one. A draft whose possible loss
-exceeds the balance is not verified, however good its estimate. Where drafts win, the balance is
-full and does not matter; where they lose, the loss is at most `INITIAL_PASSES` passes plus
-`PASSES_PER_TOKEN` for each token.
+what it saved and subtracts what its pass cost beyond a plain one. A draft whose expected loss
+exceeds the balance is not verified, however good its estimate, nor is one that could lose more than
+`MAX_STAKE` beyond it: a draft of 23 tokens, all but sure, once cost 18 passes, and nothing more was
+drafted in the next thousand tokens. Where drafts win, the balance is full and does not matter.
 
 `DrafterBackoff` decides whether consulting one drafter is worth its time at this step, and
 `DrafterBackoffs` keeps what was found between sessions.
@@ -26,6 +26,8 @@ PASSES_PER_TOKEN = 0.015
 """Passes added for each emitted token."""
 MAX_PASSES = 20.0
 """Largest balance: what may be lost again when a text changes."""
+MAX_STAKE = 2.0
+"""Passes by which a sure draft's cost may exceed the balance: also the largest debt."""
 
 AVERAGE_DECAY = 0.9
 """Decay of the averages at each consultation."""
@@ -74,7 +76,8 @@ class LossLimiter:
     def allows(self, extra: float, probability: float) -> bool:
         """Whether to risk a pass that costs `extra` plain ones beyond its own, and wins them back
         with `probability`."""
-        return (1.0 - probability) * extra <= self._passes
+        stake = self._passes + MAX_STAKE
+        return extra <= stake and (1.0 - probability) * extra <= self._passes
 
     def record(self, tokens: int, extra: float) -> None:
         """A pass that cost `extra` plain ones beyond its own gave `tokens` tokens."""

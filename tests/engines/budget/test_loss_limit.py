@@ -10,6 +10,7 @@ from engines.budget.loss_limit import (
     INITIAL_PASSES,
     MAX_PASSES,
     MAX_PAUSE_STEPS,
+    MAX_STAKE,
     MAX_WINNINGS,
     PASSES_PER_TOKEN,
     DrafterBackoff,
@@ -47,6 +48,18 @@ def test_a_confident_draft_is_allowed_where_a_doubtful_one_is_not() -> None:
     limiter = LossLimiter()
     assert limiter.allows(EXTRA, 0.9)
     assert not limiter.allows(EXTRA, 0.3)
+
+
+def test_one_sure_draft_does_not_end_drafting_for_long() -> None:
+    """However wide a pass is, it leaves a debt that the text pays off within a few sentences."""
+    limiter, tokens = LossLimiter(), 0
+    for extra in (18.0, 9.0, 4.0, 2.0, 1.0):
+        if limiter.allows(extra, 0.99):
+            limiter.record(tokens=1, extra=extra)
+    while not limiter.allows(1.0, 0.99):
+        limiter.record(tokens=1, extra=0.0)
+        tokens += 1
+    assert tokens <= (MAX_STAKE + 1.0) / PASSES_PER_TOKEN
 
 
 def test_an_empty_balance_refills_with_the_text() -> None:
