@@ -33,6 +33,9 @@ MIN_SAMPLES = 3
 """Samples from which on a width counts as measured."""
 REFIT_INTERVAL = 16
 """Observations after which the curve is refitted."""
+MEDIAN_INTERVAL = 5
+"""Plain cycles after which their median is taken anew: one of 15 hardly moves it, and all costs
+follow from it."""
 PRIOR_SAMPLES = 2.0
 """Weight, in samples, of the curve fitted to all widths at each of them."""
 MAX_JUMP = 1.6
@@ -59,6 +62,7 @@ class CostModel:
         self._plain: dict[int, deque[float]] = {}
         self._medians: dict[int, float] = {}
         self._live: set[int] = set()
+        self._since_median = 0
         self._ratios: dict[int, deque[float]] = {}
         self._replays = deque[float]((PRIOR_REPLAY,), maxlen=MAX_SAMPLES)
         self._last_rows = 1
@@ -76,16 +80,22 @@ class CostModel:
             seconds = self._charge_excess(length, seconds)
         self._last_rows = rows
         if rows == 1:
-            octave = _octave(length)
-            self._plain.setdefault(octave, deque(maxlen=MAX_SAMPLES)).append(seconds)
-            self._medians.pop(octave, None)
-            self._live.add(octave)
+            self._observe_plain(_octave(length), seconds)
         elif self._plain:
             ratio = min(seconds / self.plain(length), MAX_JUMP * self._curve[rows])
             self._ratios.setdefault(rows, deque(maxlen=MAX_SAMPLES)).append(ratio)
             self._since_refit += 1
             if self._since_refit >= REFIT_INTERVAL or len(self._ratios[rows]) <= MIN_SAMPLES:
                 self._refit()
+
+    def _observe_plain(self, octave: int, seconds: float) -> None:
+        samples = self._plain.setdefault(octave, deque(maxlen=MAX_SAMPLES))
+        samples.append(seconds)
+        self._live.add(octave)
+        self._since_median += 1
+        if len(samples) < MAX_SAMPLES or self._since_median >= MEDIAN_INTERVAL:
+            self._medians.pop(octave, None)
+            self._since_median = 0
 
     def _charge_excess(self, length: int, seconds: float) -> float:
         """Add what a plain cycle took longer than others to the cost of the wider one before it.
