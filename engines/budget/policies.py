@@ -267,8 +267,12 @@ class AdaptiveBudget:
         """As many as any drafter learns from that is not paused for long; none while all are."""
         if self._drafting.pause > MAX_LEARNING_GAP_STEPS:
             return 0
-        learning = (one for one in drafters if self._backoffs[one.name].keeps_learning)
-        return max((drafter.top_tokens_needed for drafter in learning), default=0)
+        needed = 0
+        for drafter in drafters:
+            count = drafter.top_tokens_needed
+            if count > needed and self._backoffs[drafter.name].keeps_learning:
+                needed = count
+        return needed
 
     def observe(self, step: Step) -> None:
         """Learn costs, λ and calibration from the step."""

@@ -245,7 +245,7 @@ def consult(
     """
     started = perf_counter()
     tree = drafter.propose(context, limit)
-    if max(tree.tokens) >= vocabulary or min(tree.tokens) < 0:
+    if len(tree) > 1 and (max(tree.tokens) >= vocabulary or min(tree.tokens) < 0):
         tree = root_only(context.root)
     return Proposal(drafter.name, tree, perf_counter() - started, after)
 
