@@ -326,9 +326,7 @@ class AdaptiveBudget:
         """The most rows beside the root that would pay, if all were accepted, and that are likely
         to be used."""
         most = min(1 + max(MIN_REACH_ROWS, int(self._reach)), MAX_ROWS)
-        paying = (
-            rows for rows in range(most, 2, -1) if rate * (table[rows] - table[1]) < rows - 1
-        )
+        paying = (rows for rows in range(most, 2, -1) if rate * (table[rows] - table[1]) < rows - 1)
         return next(paying, 2) - 1
 
     def _plan(
