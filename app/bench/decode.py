@@ -2,9 +2,9 @@
 
 Each row answers every chat, one row right after the other, so that drift in the machine's speed
 affects all alike. All answer the same prompts: later turns continue from plain decoding's answers.
-Speed-ups are medians over chats of paired ratios. `verify_ms` measures V(n), the time of one
-verification by its number of rows; from it follows the bound that no overhead lets a row exceed.
-Against fixed draft lengths, the automatic one shows what its choices cost.
+Speed-ups are medians over chats of paired ratios, and ratios of total time. `verify_ms` measures
+V(n), the time of one verification by its number of rows; from it follows the bound that no overhead
+lets a row exceed. Against fixed draft lengths, the automatic one shows what its choices cost.
 """
 
 from __future__ import annotations
@@ -221,6 +221,7 @@ def summarise(
         "draft_length": sum(one.chain for one in answers) / max(total.target_calls, 1),
         "seconds": total.decode_seconds,
         "speedup": speedup(row, plain),
+        "total_speedup": total_speedup(row, plain),
         "bound": bound(answers, costs),
         "of_best_fixed": min((speedup(row, one) for one in fixed), default=None),
         "of_hindsight": of_hindsight(row, fixed),
@@ -263,6 +264,12 @@ def speedup(row: DecodeRow, plain: DecodeRow) -> float:
         if _calls(own) and _calls(base)
     ]
     return median(ratios) if ratios else 1.0
+
+
+def total_speedup(row: DecodeRow, plain: DecodeRow) -> float:
+    """Plain seconds per token of all chats together ÷ this row's, prefill excluded."""
+    own, base = row.answers(), plain.answers()
+    return _seconds_per_token(base) / _seconds_per_token(own) if _calls(own) else 1.0
 
 
 def bound(answers: Sequence[TimedAnswer], costs: Mapping[str, float]) -> float:

@@ -104,6 +104,8 @@ def _window(trials: Sequence[Trial]) -> dict[str, object]:
         "tokens_per_call_new": _per_call(unseen, lambda trial: trial.full) if unseen else None,
         "speedup": _ratio(trials, lambda trial: trial.full),
         "speedup_empty": _ratio(trials, lambda trial: trial.empty),
+        "total_speedup": _total_ratio(trials, lambda trial: trial.full),
+        "total_speedup_empty": _total_ratio(trials, lambda trial: trial.empty),
     }
 
 
@@ -121,6 +123,14 @@ def _ratio(trials: Sequence[Trial], which: Callable[[Trial], list[TimedAnswer]])
         _seconds(trial.plain) / _seconds(which(trial)) for trial in trials if _seconds(which(trial))
     ]
     return median(ratios) if ratios else 1.0
+
+
+def _total_ratio(trials: Sequence[Trial], which: Callable[[Trial], list[TimedAnswer]]) -> float:
+    """Seconds per token of all plain answers ÷ those of these, prefill excluded."""
+    own = [answer for trial in trials for answer in which(trial)]
+    plain = [answer for trial in trials for answer in trial.plain]
+    tokens, base = (sum(one.statistics.call_tokens for one in each) for each in (own, plain))
+    return _seconds(plain) / base * tokens / _seconds(own) if tokens and base else 1.0
 
 
 def _seconds(answers: Sequence[TimedAnswer]) -> float:

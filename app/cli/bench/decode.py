@@ -53,6 +53,7 @@ COLUMNS = {
     "mean_acceptance_rate": ".0%",
     "draft_length": ".1f",
     "speedup": ".2f",
+    "total_speedup": ".2f",
     "bound": ".2f",
     "of_best_fixed": ".2f",
     "of_hindsight": ".2f",
@@ -131,9 +132,9 @@ def decode(
     """Compare sets of drafters on the same chats.
 
     Each set answers each chat in turn. Speed-ups are medians over chats of paired ratios to plain
-    decoding; the bound assumes that verifying is the only cost. The overhead is the time per call
-    outside the target, a draft model's passes included; it is also given for each drafter. Ctrl-C
-    prints the results so far.
+    decoding, total speed-ups ratios of the time of all chats; the bound assumes that verifying is
+    the only cost. The overhead is the time per call outside the target, a draft model's passes
+    included; it is also given for each drafter. Ctrl-C prints the results so far.
 
     `identical` is the share of answers that equal the plain ones token for token. The row "plain,
     prompt read in other chunks" is its yardstick: rounding alone changes that many answers, without
@@ -277,6 +278,8 @@ GROWTH_COLUMNS = {
     "tokens_per_call_new": ".2f",
     "speedup": ".2f",
     "speedup_empty": ".2f",
+    "total_speedup": ".2f",
+    "total_speedup_empty": ".2f",
 }
 
 

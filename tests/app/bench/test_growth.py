@@ -67,7 +67,7 @@ def test_windows_compare_the_same_chats(tmp_path: Path) -> None:
     growth.trials = [trial(new=True)] * WINDOW + [trial(new=False)] * 3
     windows = summarise_growth(growth)["windows"]
     common = {"tokens_per_call": 6.0, "tokens_per_call_empty": 3.0, "speedup": 4.0}
-    common["speedup_empty"] = 2.0
+    common |= {"speedup_empty": 2.0, "total_speedup": 4.0, "total_speedup_empty": 2.0}
     assert windows == [
         {**common, "chats": WINDOW, "new": WINDOW, "tokens_per_call_new": 6.0},
         {**common, "chats": 3, "new": 0, "tokens_per_call_new": None},
