@@ -31,8 +31,8 @@ COSTS = {"1": 2.0, "2": 3.0, "8": 9.0}
 FIELDS = {
     "drafters", "chats", "tokens", "target_calls", "drafted", "accepted", "tokens_per_call",
     "acceptance_rate", "mean_acceptance_rate", "seconds", "speedup", "overhead_ms_per_call",
-    "identical", "total_speedup", "largest_fork_gap", "by_drafter", "history", "shape", "draft_length",
-    "fixed", "bound", "of_best_fixed", "of_hindsight", "overhead_ms_by_part",
+    "identical", "total_speedup", "largest_fork_gap", "by_drafter", "history", "shape",
+    "draft_length", "fixed", "bound", "of_best_fixed", "of_hindsight", "overhead_ms_by_part",
 }  # fmt: skip
 
 
