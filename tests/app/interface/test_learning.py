@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 
 from app.config import load_config
 from app.engine.engine import Engine
+from app.engine.student_versions import NewAnswers
 from app.runtime.learning import Learned, Learner, LearningConditions, LearningProgress
 from datastores.errors import ModelError
 from tests.app.interface.conftest import Stage, notices, ready, until
@@ -26,7 +27,7 @@ class WatchedLearner(Learner):
     """
 
     def __init__(self, folder: Path) -> None:
-        conditions = LearningConditions(0.0, lambda: False, lambda: 0, lambda: False)
+        conditions = LearningConditions(0.0, lambda: False, NewAnswers, lambda: False)
         super().__init__((), folder / "paused", conditions, lambda *_: None, lambda: None)
         self.touches = 0
 
