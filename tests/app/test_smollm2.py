@@ -82,11 +82,15 @@ def plain_and_drafted(
 def test_it_is_opened_where_none_was_chosen_and_says_what_it_is(
     smollm2: Path, tmp_path: Path, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(PACKAGED_MODELS_VARIABLE, str(smollm2.parent))
+    folder = tmp_path / "package"
+    folder.mkdir()
+    alone = folder / smollm2.name
+    alone.symlink_to(smollm2)
+    monkeypatch.setenv(PACKAGED_MODELS_VARIABLE, str(folder))
     (tmp_path / "config.toml").write_text(SETTINGS)
     options = Options(drafters=())
     with closing(open_model(options, locate(tmp_path), history, lambda *_: None)) as model:
-        assert model.path == smollm2
+        assert model.path is not None and model.path.samefile(alone)
         assert "SmolLM2-135M" in model.hint
         assert "general model" in model.hint
         assert "often wrong" in model.hint

@@ -177,7 +177,7 @@ def test_attention_in_bf16_is_the_fused_kernels_in_float32() -> None:
     answers = []
     for dtype in (torch.bfloat16, torch.float32):
         inputs = rounded.to(dtype).requires_grad_()
-        mixed = _attend(*inputs)
+        mixed = _attend(inputs[0], inputs[1], inputs[2], 0)
         (gradient,) = torch.autograd.grad(mixed.float().square().sum(), inputs)
         answers.append((mixed.float(), gradient.float()))
     torch.testing.assert_close(answers[0][0], answers[1][0], atol=0.03, rtol=0.03)

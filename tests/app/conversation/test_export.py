@@ -381,7 +381,7 @@ def test_a_chat_that_would_fill_the_memory_is_refused(
     before = resource.getrlimit(resource.RLIMIT_AS)
     monkeypatch.setattr("app.conversation.restore.MAX_CHAT_MEMORY_BYTES", 64 * 2**20)
     path = tmp_path / "large.json"
-    path.write_text(f'{{"specchat": 1, "chats": [{{"messages": [{"[]," * 2_000_000}[]]}}]}}')
+    path.write_text(f'{{"specchat": 1, "chats": [{{"messages": [{"[]," * 8_000_000}[]]}}]}}')
     with pytest.raises(InputError, match="a chat needs too much memory to read"):
         restore(path, history)
     assert resource.getrlimit(resource.RLIMIT_AS) == before

@@ -249,9 +249,9 @@ def test_what_holds_nothing_is_named(folder: Path, imported: Importer) -> None:
 def test_office_documents_are_no_archives_of_texts_and_books_are(
     folder: Path, library: Library, imported: Importer
 ) -> None:
-    zipped(folder / "letter.docx", {"word/document.xml": b"<w:t>hello</w:t>"})
+    zipped(folder / "letter.pptx", {"ppt/slides/slide1.xml": b"<a:t>hello</a:t>"})
     zipped(folder / "book.epub", {"one.xhtml": b"<html><body><p>hello</p></body></html>"})
-    assert imported(folder).skipped == {"binary": ["letter.docx"]}
+    assert imported(folder).skipped == {".pptx is not read: save it as PDF": ["letter.pptx"]}
     assert set(stored(library)) == {"book.epub/one.xhtml"}
 
 

@@ -189,8 +189,8 @@ def test_behind_another_text_nothing_is_drafted(open_target: Open) -> None:
 def test_heads_run_on_as_many_threads_as_their_target(open_target: Open) -> None:
     target = open_target("chained", False)
     heads = heads_of(target)
-    lib.llama_set_n_threads(heads._target.handle, 2, 2)  # as its tuner does between two passes
     list(target.prefill(PROMPT))
+    lib.llama_set_n_threads(heads._target.handle, 2, 2)  # as its tuner does before a pass
     heads.begin([*PROMPT, 7])
     heads.next_row([*PROMPT, 7])
     assert lib.llama_n_threads(heads._context) == 2
