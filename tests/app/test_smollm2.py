@@ -90,7 +90,8 @@ def test_it_is_opened_where_none_was_chosen_and_says_what_it_is(
     (tmp_path / "config.toml").write_text(SETTINGS)
     options = Options(drafters=())
     with closing(open_model(options, locate(tmp_path), history, lambda *_: None)) as model:
-        assert model.path is not None and model.path.samefile(alone)
+        assert model.path is not None
+        assert model.path.samefile(alone)
         assert "SmolLM2-135M" in model.hint
         assert "general model" in model.hint
         assert "often wrong" in model.hint
