@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from app.bench import extra
 from datastores.crest.build import (
     BuiltStore,
     encode_trees,
@@ -113,8 +114,7 @@ def write_rest(folder: Path, documents: Iterable[TokenDocument], width: int = 4)
     Raises:
         InputError: an id does not fit into `width` bytes.
     """
-    from pydivsufsort import divsufsort
-
+    divsufsort = extra("pydivsufsort").divsufsort
     parts: list[NDArray[np.uint64]] = [np.empty(0, dtype=np.uint64)]
     for document in documents:
         parts += [np.asarray(document.tokens, dtype=np.uint64) + np.uint64(1), np.zeros(1, "<u8")]

@@ -1,4 +1,4 @@
-"""`specchat bench crest`: CREST against REST and the other drafters, on recorded answers.
+"""`python -m app.bench crest`: CREST against REST and the other drafters, on recorded answers.
 
 Compares what the paper compares (crest.txt, section 5): REST of all the history and of parts of it
 (figures 6 and 7); the most common n-grams of one n (figure 8) and of all n up to a maximum, equally

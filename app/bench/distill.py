@@ -1,4 +1,4 @@
-"""`specchat bench distill`: what a draft model learns online from the answers of its target.
+"""`python -m app.bench distill`: what a draft model learns online from the answers of its target.
 
 A stream of chats, topic after topic, is answered once; at a temperature, every answer with a seed
 of its own. Each row then has its own student or head, which meets the same answers in the same

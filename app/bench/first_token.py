@@ -1,4 +1,4 @@
-"""`specchat bench first-token`: how long a question waits for its first token while training runs.
+"""`python -m app.bench first-token`: how long a first token waits while training runs.
 
 Each question is asked twice, in turn: while the process that trains the draft model works, and
 while it is paused. The key press that pauses it counts as part of the wait, as in the interface;

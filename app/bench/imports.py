@@ -1,4 +1,4 @@
-"""`specchat bench import`: what one note costs, by how much is stored already.
+"""`python -m app.bench import`: what one note costs, by how much is stored already.
 
 A store of so many notes is made once. Then one more note is imported, changed and forgotten, each
 by a `specchat` command in a process of its own: the CPU seconds are those of the whole command, the

@@ -1,4 +1,4 @@
-"""`specchat bench ralm --knn`: KNN-LM sequential against speculative, over k (RaLMSpec, figure 5).
+"""`python -m app.bench ralm --knn`: KNN-LM sequential against speculative (RaLMSpec, figure 5).
 
 Every method answers every question, one right after the other in rotating order, with the end token
 suppressed; speed-ups are paired with the sequential one of the same k, without drafts. The states

@@ -1,4 +1,4 @@
-"""`specchat bench ralm`: RaLMSeq against RaLMSpec with every subset of P, S and A, paired.
+"""`python -m app.bench ralm`: RaLMSeq against RaLMSpec with every subset of P, S and A, paired.
 
 Every method answers every question, one right after the other in rotating order, from an empty KV
 cache, with the end token suppressed; a run begins with a fresh stride scheduler. Speed-ups are

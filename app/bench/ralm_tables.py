@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from app.bench.report import table
+from app.cli.output import table
 from engines.ralm.guess_accuracy import PRIOR_ACCURACY
 from engines.ralm.scheduler import (
     PAPER_STRIDE,

@@ -1,4 +1,4 @@
-"""Figures of benchmarks for people: aligned tables, and line charts as SVG.
+"""Figures of benchmarks as line charts, in SVG.
 
 Owns scales, ticks and legends; two axes need no library. The charts of `bench crest` and `bench
 growth` are at the end.
@@ -14,31 +14,7 @@ from math import ceil, floor, log10
 from typing import Any
 
 from app.bench.crest import BUDGETS, CrestRow
-
-Row = Mapping[str, object]
-
-
-def table(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
-    """Rows as aligned text. `columns` maps each key to a format spec such as `.2f`.
-
-    None is shown as a dash.
-    """
-    heads = [key.replace("_", " ") for key in columns]
-    cells = [[_cell(row[key], spec) for key, spec in columns.items()] for row in rows]
-    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-    lines = [heads, *cells]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if index == 0 else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
-
-
-def _cell(value: object, spec: str) -> str:
-    return "–" if value is None else format(value, spec)
-
+from app.cli.output import table
 
 Points = Sequence[tuple[float, float]]
 

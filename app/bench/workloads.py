@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from app.bench import extra
 from app.conversation.restore import ExportedChat, read_export
 from app.importing.readers import chat_exports, make_readers
 from app.importing.reading import read_file
@@ -235,10 +236,9 @@ def load_encoder(path: Path, threads: int = 1) -> Encoder:
 
 
 def _sentencepiece(path: Path, threads: int) -> Encoder:
-    from sentencepiece import SentencePieceProcessor
-
+    sentencepiece = extra("sentencepiece")
     try:
-        processor = SentencePieceProcessor(model_file=str(path))
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
     except (OSError, RuntimeError) as error:
         raise InputError(f"cannot read the tokenizer {path}: {error}") from error
 
@@ -250,8 +250,7 @@ def _sentencepiece(path: Path, threads: int) -> Encoder:
 
 
 def _tokenizers(path: Path) -> Encoder:
-    from tokenizers import Tokenizer
-
+    tokenizers = extra("tokenizers")
     try:
         text = path.read_text(encoding="utf-8")
         whole = "model" in json.loads(text)
@@ -259,7 +258,7 @@ def _tokenizers(path: Path) -> Encoder:
         raise InputError(f"cannot read the tokenizer {path}: {error}") from error
     if not whole:
         raise InputError(f"{path} is no tokenizer: it has no model in it")
-    tokenizer = Tokenizer.from_str(text)
+    tokenizer = tokenizers.Tokenizer.from_str(text)
     known = (tokenizer.token_to_id(name) for name in ENDS)
     end = next((number for number in known if number is not None), tokenizer.get_vocab_size())
 

@@ -68,7 +68,7 @@ class LazyGroup(click.Group):
 
 COMMANDS = {
     "ask": "app.cli.ask:ask",
-    "bench": "app.cli.bench.commands:bench",
+    "bench": "app.cli.bench:bench",
     "chats": "app.cli.chats:chats",
     "delete": "app.cli.chats:delete",
     "demo": "app.cli.demo:demo",
@@ -116,10 +116,10 @@ def specchat(context: click.Context) -> None:
         import_module("app.interface.app").run(context.ensure_object(Options))
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code."""
+def run(arguments: Sequence[str], group: click.Group = specchat, name: str = "specchat") -> int:
+    """Run one command line of `group` and return its exit code."""
     try:
-        return int(specchat.main(arguments, "specchat", standalone_mode=False) or DONE)
+        return int(group.main(arguments, name, standalone_mode=False) or DONE)
     except SpecchatError as error:
         click.echo(f"specchat: {one_line(str(error), MAX_ERROR_CHARACTERS)}", err=True)
         return FAILED

@@ -16,9 +16,8 @@ from typing import TypeVar
 
 import click
 
-from app.bench.report import table
 from app.cli.main import LazyGroup
-from app.cli.output import MAX_LINE_CHARACTERS
+from app.cli.output import MAX_LINE_CHARACTERS, table
 from app.config import Options, load_config
 from app.engine.student import UNTRAINED, choose_student, student_file, student_name
 from app.locations import Locations, locate, model_folders

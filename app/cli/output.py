@@ -1,9 +1,10 @@
-"""Output that commands share: a progress line on stderr, and numbers formatted for people."""
+"""Output that commands share: a progress line on stderr, tables, and numbers for people."""
 
 from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from time import monotonic
 
 import click
@@ -37,6 +38,31 @@ class StatusLine:
         if self._to_terminal and self._shown:
             self._shown = 0.0
             click.echo(CLEAR, nl=False, err=True)
+
+
+Row = Mapping[str, object]
+
+
+def table(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
+    """Rows as aligned text. `columns` maps each key to a format spec such as `.2f`.
+
+    None is shown as a dash.
+    """
+    heads = [key.replace("_", " ") for key in columns]
+    cells = [[_cell(row[key], spec) for key, spec in columns.items()] for row in rows]
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    lines = [heads, *cells]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if index == 0 else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def _cell(value: object, spec: str) -> str:
+    return "–" if value is None else format(value, spec)
 
 
 def amount(number: int, thing: str) -> str:

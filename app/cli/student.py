@@ -11,9 +11,8 @@ from time import localtime, strftime
 
 import click
 
-from app.bench.report import table
 from app.cli.main import LazyGroup
-from app.cli.output import MAX_LINE_CHARACTERS, amount
+from app.cli.output import MAX_LINE_CHARACTERS, amount, table
 from app.config import Options, load_config
 from app.engine.student import student_file, student_name
 from app.engine.student_versions import (

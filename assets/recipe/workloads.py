@@ -1,4 +1,4 @@
-"""``python -m assets.recipe.workloads``: questions for ``specchat bench distill``.
+"""``python -m assets.recipe.workloads``: questions for ``python -m app.bench distill``.
 
 Writes one workload of each kind: ``known.jsonl`` asks about pages that the pair knows, the others
 about pages that training held out, a few pages each, so that the student meets topics it has never

@@ -132,10 +132,12 @@ class Check:
             print("\n".join(run.stderr.splitlines()[-4:]), flush=True)
         return self.found.get(name)
 
-    def specchat(self, name: str, model: Path, *arguments: str, seconds: float) -> Any:
+    def specchat(
+        self, name: str, model: Path, *arguments: str, seconds: float, module: str = "app"
+    ) -> Any:
         """A step that is a command of specchat, with a data directory of its own."""
         data = mkdtemp(prefix="specchat-gpu-")
-        options = ["-m", "app", "--data-dir", data, "--model", str(model)]
+        options = ["-m", module, "--data-dir", data, "--model", str(model)]
         return self.step(name, [*options, *arguments], seconds)
 
     def decode(
@@ -213,8 +215,9 @@ class Check:
             )
         self.decode("chats torch", folder, "chats.jsonl", ["none", "prompt"], seconds=60)
         training = ("--workload", str(self.work / "chats.jsonl"), "--every", "2", "--json")
+        student = ("--student", "new")
         self.specchat(
-            "distill", real, "bench", "distill", "--student", "new", *training, seconds=60
+            "distill", real, "distill", *student, *training, seconds=60, module="app.bench"
         )
         print("   ", str(self.found.get("distill"))[:600], flush=True)
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from app.bench.__main__ import papers
 from app.bench.crest import BUDGETS
 from app.bench.report import Chart, svg, ticks
 from app.bench.workloads import history_texts, load_encoder, read_chats, recordings, replayed_chats
-from app.cli.main import specchat
 from datastores.errors import InputError
 
 FIELDS = {
@@ -53,7 +53,7 @@ def made(path: Path, first: int, number: int) -> Path:
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(specchat, ["bench", "crest", *arguments], catch_exceptions=False)
+    return CliRunner().invoke(papers, ["crest", *arguments], catch_exceptions=False)
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ import pytest
 
 from app.bench.decode import DecodeRow, TimedAnswer, bound, fork_gap, run, speedup, summarise
 from app.bench.forced import forced
-from app.bench.report import table
 from app.bench.workloads import Workload, read_workload
 from app.bench.yardstick import CHUNKS, rechunked
+from app.cli.output import table
 from app.conversation.statistics import Statistics
 from app.engine.engine import with_drafters
 from datastores.errors import InputError

@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from app.bench.__main__ import papers
 from app.bench.acceptance import StreamedAnswer, alphas, measure
 from app.bench.distill import WINDOW, Classroom, Material, asked_again, moving_mean, shifts
 from app.bench.taught import TaughtHead, TaughtStudent
@@ -189,7 +190,7 @@ def test_the_command_prints_every_row(tmp_path: Path, capsys: pytest.CaptureFixt
     plot = tmp_path / "plot.svg"
     folder = ["--data-dir", str(tmp_path / "data"), "--temperature", "1", "--max-tokens", "12"]
     options = ["--workload", str(chats), "--student", "new", "--per-topic"]
-    assert run([*folder, "bench", "distill", *options, "--json", "--plot", str(plot)]) == 0
+    assert run([*folder, "distill", *options, "--json", "--plot", str(plot)], papers) == 0
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     names = ["static", "online, lk", "online, lk, one per topic"]
     assert [row["student"] for row in report["rows"]] == names

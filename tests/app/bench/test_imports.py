@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from app.bench.__main__ import papers
 from app.bench.imports import notes
 from app.cli.main import FAILED, run
 
@@ -22,7 +23,7 @@ def test_a_note_is_added_changed_and_forgotten_without_a_trace(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = ["--data-dir", str(tmp_path / "data")]
-    assert run([*data, "bench", "import", "--documents", "30", "--json"]) == 0
+    assert run([*data, "import", "--documents", "30", "--json"], papers) == 0
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     (row,) = report["rows"]
     assert (row["documents"], row["traces"]) == (30, 0)
@@ -32,5 +33,5 @@ def test_a_note_is_added_changed_and_forgotten_without_a_trace(
 
 
 def test_a_wrong_list_of_numbers_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["bench", "import", "--documents", "many"]) != FAILED
+    assert run(["import", "--documents", "many"], papers) != FAILED
     assert "'many' is not a list of numbers" in capsys.readouterr().err

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from app.bench.__main__ import papers
 from app.bench.ralm import RalmAnswer, RalmRow, answer, drafts_inside, summarise
 from app.bench.ralm_corpus import knowledge_base
 from app.bench.ralm_tables import FULL, SEQUENTIAL, TABLES, RalmMethod, paper_tables
@@ -41,9 +42,9 @@ def bench(texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ca
     chats.write_text(json.dumps({"messages": [question]}))
 
     def call(*arguments: str) -> Any:
-        data = ["--data-dir", str(tmp_path / "data"), "--exact", "bench", "ralm"]
+        data = ["--data-dir", str(tmp_path / "data"), "--exact", "ralm"]
         paths = ["--workload", str(chats), "--texts", str(texts), "--corpus", "500"]
-        assert run([*data, *paths, "--tokens", "16", "--runs", "1", *arguments]) == 0
+        assert run([*data, *paths, "--tokens", "16", "--runs", "1", *arguments], papers) == 0
         return capsys.readouterr().out
 
     return call
@@ -89,7 +90,7 @@ def test_a_history_that_nothing_drafts_from_is_an_error(
     chats.write_text(json.dumps({"messages": [{"role": "user", "content": "Hello?"}]}))
     paths = ["--workload", str(chats), "--history", str(chats), "--texts", str(texts)]
     data = ["--data-dir", str(tmp_path / "data")]
-    assert run([*data, "bench", "ralm", *paths, "--drafters", "prompt"]) == 1
+    assert run([*data, "ralm", *paths, "--drafters", "prompt"], papers) == 1
     assert "--history needs --drafters with crest or dense" in capsys.readouterr().err
 
 
@@ -114,7 +115,7 @@ def test_interrupted_it_shows_the_questions_that_all_methods_answered(
             raise KeyboardInterrupt
         return answer(*arguments, **named)
 
-    monkeypatch.setattr("app.cli.bench.ralm.answer", interrupted)
+    monkeypatch.setattr("app.bench.commands.ralm.answer", interrupted)
     output = bench("--table", "full", "--drafters", "none", "--retriever", "sr", "--json")
     rows = json.loads(output.splitlines()[-1])["rows"]
     assert [row["answers"] for row in rows] == [2, 2]
@@ -128,7 +129,7 @@ def test_identity_needs_no_times_and_fails_where_texts_differ(
     assert "RaLMSpec+P(20)SA" in output
     assert "r = " not in output
     monkeypatch.setattr(
-        "app.cli.bench.ralm.summarise",
+        "app.bench.commands.ralm.summarise",
         lambda row, plain: {**summarise(row, plain), "identical": 0.5},
     )
     with pytest.raises(AssertionError):
@@ -153,7 +154,7 @@ def test_knn_has_no_words_to_search(texts: Path, tmp_path: Path) -> None:
     chats = tmp_path / "chats.jsonl"
     chats.write_text(json.dumps({"messages": [{"role": "user", "content": "Hello?"}]}))
     paths = ["--workload", str(chats), "--texts", str(texts)]
-    assert run(["bench", "ralm", *paths, "--knn", "--retriever", "sr"]) == 1
+    assert run(["ralm", *paths, "--knn", "--retriever", "sr"], papers) == 1
 
 
 def test_the_papers_tables_are_complete() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,11 @@ def test_rest_drafts_nothing_across_the_end(rest: RestDrafter) -> None:
 
 def test_rest_drafts_nothing_after_unknown_words(rest: RestDrafter) -> None:
     assert rest.propose(asked(70, 71), 16).drafted == 0
+
+
+def test_without_the_extra_the_line_that_installs_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pydivsufsort", None)
+    with pytest.raises(InputError, match=r"pydivsufsort is not installed: pip .*\[bench\]"):
+        write_rest(tmp_path, [])

@@ -1,4 +1,4 @@
-"""Options and output of the benchmarks of stores: `specchat bench crest`, `dense` and `import`."""
+"""Options and output of the benchmarks of stores: `crest` and `import`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,29 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TextIO
 
 import click
 
+from app.bench.commands.shared import (
+    FILE,
+    POSITIVE,
+    json_option,
+    limit_option,
+    plot_option,
+)
 from app.bench.crest import Case, CrestRow, cases, report, rows, run
 from app.bench.imports import ImportCost, fill, measure
-from app.bench.report import crest_svg, crest_table, table
+from app.bench.report import crest_svg, crest_table
 from app.bench.workloads import (
     Encoder,
     documents,
     history_texts,
     load_encoder,
-    read_workload,
     recordings,
     replayed_chats,
 )
+from app.cli.output import table
 from app.config import Options, load_config
 from app.engine.engine import model_path
 from app.locations import locate
@@ -33,7 +41,6 @@ from datastores.errors import InputError
 from engines.draft_tree import CHATS
 from engines.drafter_replay import Recorded
 
-FILES = click.Path(path_type=Path)
 DEFAULT_SIZES = "512K,2M,8M,32M,128M"
 UNITS = {"K": 10, "M": 20, "G": 30}
 
@@ -58,14 +65,14 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 
 @click.command()
 @click.option(
-    "--replay", "replayed", required=True, multiple=True, type=FILES, help="Answers to replay."
+    "--replay", "replayed", required=True, multiple=True, type=FILE, help="Answers to replay."
 )
-@click.option("--history", required=True, multiple=True, type=FILES, help="Chats to draft from.")
-@click.argument("more", nargs=-1, type=FILES, metavar="[HISTORY…]")
+@click.option("--history", required=True, multiple=True, type=FILE, help="Chats to draft from.")
+@click.argument("more", nargs=-1, type=FILE, metavar="[HISTORY…]")
 @click.option("--sizes", type=Sizes(), default=DEFAULT_SIZES, help="Sizes of the stores, in bytes.")
 @click.option(
     "--tokenizer",
-    type=FILES,
+    type=FILE,
     help="Tokenizer of the recorded model. [default: the current model's]",
 )
 @click.option(
@@ -77,10 +84,10 @@ class Sizes(click.ParamType[tuple[int, ...]]):
     metavar="N",
     help="Replay the chats of a file that are numbered N or more, if it has any.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first N chats.", metavar="N")
-@click.option("--jobs", type=click.IntRange(min=1), help="Processes.  [default: cores, at most 4]")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
-@click.option("--plot", type=FILES, help="Write the curves to this SVG file.")
+@limit_option
+@click.option("--jobs", type=POSITIVE, help="Processes.  [default: cores, at most 4]")
+@json_option
+@plot_option("the curves")
 @click.pass_obj
 def crest(
     options: Options,
@@ -93,7 +100,7 @@ def crest(
     limit: int | None,
     jobs: int | None,
     as_json: bool,
-    plot: Path | None,
+    plot: TextIO | None,
 ) -> None:
     """Compare CREST with REST and others on recorded answers.
 
@@ -112,7 +119,7 @@ def crest(
     past = documents(texts, encoder.encode, encoder.end, kind)
     found = _compared(past, answers, sizes, jobs)
     if plot:
-        _write(plot, crest_svg(found))
+        plot.write(crest_svg(found))
     click.echo(f"tokenizer {encoder.name}\n\n{crest_table(found)}")
     if as_json:
         click.echo(json.dumps(report(found, sum(len(one.tokens) for one in past), answers)))
@@ -146,51 +153,6 @@ def _reported(built: Iterator[Case]) -> Iterator[Case]:
     for case in built:
         click.echo(f"built {case.method}, {case.selection}: {case.sizes[0][1]:,} bytes", err=True)
         yield case
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from error
-
-
-DENSE_COLUMNS = {
-    "keys": "",
-    "filter": "",
-    "states": "d",
-    "recall_at_10": ".3f",
-    "tokens_per_draft": ".2f",
-    "search_ms_median": ".3f",
-    "bytes_per_key": "d",
-}
-
-
-@click.command()
-@click.option(
-    "--workload",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Chats, one JSON object per line, whose answers give the states.",
-)
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first N chats.", metavar="N")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
-@click.pass_obj
-def dense(options: Options, workload: Path, limit: int | None, as_json: bool) -> None:
-    """Compare keys for drafting from past states.
-
-    Searches the states of a workload for those most similar to the states of its last answers: with
-    small keys or whole states, filtered by the next token during or after the search.
-    """
-    from app.bench.dense import compare, gather
-    from app.engine.engine import load, with_drafters
-
-    engine = load(options)
-    states = gather(
-        with_drafters(engine, (), 0), read_workload(workload)[:limit], engine.defaults.sampling
-    )
-    rows = compare(states, engine.target.vocabulary_size)
-    click.echo(json.dumps({"rows": rows}) if as_json else table(rows, DENSE_COLUMNS))
 
 
 DEFAULT_DOCUMENTS = "0,10000,100000"
@@ -229,7 +191,7 @@ class Numbers(click.ParamType[tuple[int, ...]]):
     metavar="N,…",
     help="Numbers of notes already stored.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
+@json_option
 @click.pass_obj
 def import_(options: Options, documents: tuple[int, ...], as_json: bool) -> None:
     """Measure the cost of one note: import, change and forget it.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from app.bench.commands.shared import POSITIVE, json_option, until_interrupted
 from app.bench.decode import WIDTHS
 from app.bench.replay import ALL, MAX_BUDGET, Replay, Replayed, empty_history
 from app.bench.workloads import PastConversation, from_files, from_history
@@ -32,13 +32,13 @@ ESTIMATED = " (a guess: this model's speed is not measured yet; the first answer
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE…]")
 @click.option(
     "--limit",
-    type=click.IntRange(min=1),
+    type=POSITIVE,
     default=50,
     show_default=True,
     metavar="N",
     help="Replay the last N chats; those before them are history.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
+@json_option
 @click.pass_obj
 def replay(options: Options, files: tuple[Path, ...], limit: int, as_json: bool) -> None:
     """Estimate the speed-up from drafting, from your own chats.
@@ -83,15 +83,14 @@ def _replay(
     from app.indexing.vocabularies import open_vocabulary
 
     tokens: list[int] = []
+    replayed = conversations[-limit:]
     with empty_history() as past:
         run = Replay(open_vocabulary(model), context, past, costs.table(0))
-        try:
+        with until_interrupted(len(replayed), "chats") as advance:
             run.remember(conversations[:-limit])
-            with click.progressbar(conversations[-limit:], label="chats", file=sys.stderr) as bar:
-                for conversation in bar:
-                    tokens.append(run.run(conversation))
-        except KeyboardInterrupt:
-            click.echo("interrupted; results so far:", err=True)
+            for conversation in replayed:
+                tokens.append(run.run(conversation))
+                advance(len(tokens))
     return run.drafters, tokens
 
 

@@ -1,9 +1,8 @@
-"""`specchat bench ralm`: options and output of the benchmark of retrieval while generating."""
+"""`python -m app.bench ralm`: options and output of the benchmark of retrieval while generating."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +12,14 @@ from typing import TextIO
 
 import click
 
+from app.bench.commands.shared import (
+    POSITIVE,
+    Comparison,
+    drafter_sets,
+    plot_option,
+    until_interrupted,
+    workload_options,
+)
 from app.bench.environment import Sets, bench_stores, loaded_with_model, uses_history
 from app.bench.knn import KnnRow, read_states
 from app.bench.knn import answer as answer_in_words
@@ -31,9 +38,9 @@ from app.bench.ralm import (
 from app.bench.ralm_corpus import APPROXIMATE, EXACT, RETRIEVERS, SPARSE, knowledge_base
 from app.bench.ralm_rows import Loaded
 from app.bench.ralm_tables import PLAIN, TABLES, paper_tables
-from app.bench.report import Chart, svg, table
+from app.bench.report import Chart, svg
 from app.bench.workloads import read_workload
-from app.cli.bench.commands import drafter_sets, plot_option, workload_options
+from app.cli.output import table
 from app.config import Options
 from app.engine.engine import load
 from app.machine import machine
@@ -119,7 +126,7 @@ class Experiment:
 )
 @click.option(
     "--corpus",
-    type=click.IntRange(min=1),
+    type=POSITIVE,
     default=100_000,
     show_default=True,
     metavar="N",
@@ -127,7 +134,7 @@ class Experiment:
 )
 @click.option(
     "--reach",
-    type=click.IntRange(min=1),
+    type=POSITIVE,
     default=PREFETCH + 8,
     show_default=True,
     metavar="N",
@@ -145,7 +152,7 @@ class Experiment:
 )
 @click.option(
     "--tokens",
-    type=click.IntRange(min=1),
+    type=POSITIVE,
     default=128,
     show_default=True,
     metavar="N",
@@ -153,7 +160,7 @@ class Experiment:
 )
 @click.option(
     "--runs",
-    type=click.IntRange(min=1),
+    type=POSITIVE,
     default=5,
     show_default=True,
     metavar="N",
@@ -174,12 +181,7 @@ class Experiment:
 @click.pass_obj
 def ralm(
     options: Options,
-    workload: Path,
-    sets: tuple[str, ...],
-    limit: int | None,
-    wider: int,
-    deeper: int,
-    as_json: bool,
+    asked: Comparison,
     texts: Path,
     history: Path | None,
     retriever: str,
@@ -199,19 +201,19 @@ def ralm(
     (A). Speed-ups are paired, and the bound is what the ratio of search time to writing time
     allows. Ctrl-C prints the results so far.
     """
-    questions = _first_questions(workload)[:limit]
+    questions = _first_questions(asked.workload)[: asked.limit]
     past = _first_questions(history) if history else []
     experiment = Experiment(
         questions, past, texts, retriever, corpus, tokens, 1 if identity else runs
     )
-    named = drafter_sets(sets or (PLAIN, "prompt,recycle"))
+    named = drafter_sets(asked.sets or (PLAIN, "prompt,recycle"))
     if past:
         _require_history(named)
     if knn:
         _require_vectors(retriever, others=bool(tables or plot or identity or history))
-    with _loaded(options, named, Enlargement(wider, deeper)) as loaded:
+    with _loaded(options, named, asked.larger) as loaded:
         if knn:
-            _compare_knn(loaded, experiment, as_json)
+            _compare_knn(loaded, experiment, asked.as_json)
             return
         tables = tables or ("1", "4")
         rows = loaded.rows(tables)
@@ -222,8 +224,8 @@ def ralm(
     if plot:
         plot.write(svg(_charts(figures, batches)))
     setting = experiment.setting | {"passages": passages}
-    if as_json:
-        setting |= {"wider": wider, "deeper": deeper}
+    if asked.as_json:
+        setting |= {"wider": asked.wider, "deeper": asked.deeper}
         click.echo(_as_json(rows, figures, batches, setting))
     else:
         click.echo("\n".join(_lines(rows, figures, batches, setting, tables)))
@@ -353,14 +355,10 @@ def _run(
 ) -> None:
     """Fill the rows' runs, with all questions or those before Ctrl-C."""
     questions, runs = experiment.questions, experiment.runs
-    try:
-        count = len(rows) * len(questions) * runs
-        with click.progressbar(length=count, label=label, file=sys.stderr) as bar:
-            for _ in run(rows, questions, runs, answer):
-                bar.update(1)
-    except KeyboardInterrupt:
-        click.echo("interrupted; results so far:", err=True)
-        _keep_common_answers(rows)
+    with until_interrupted(len(rows) * len(questions) * runs, label) as advance:
+        for done in run(rows, questions, runs, answer):
+            advance(done)
+    _keep_common_answers(rows)
 
 
 def _keep_common_answers(rows: Sequence[RalmRow]) -> None:

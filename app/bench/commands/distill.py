@@ -1,4 +1,4 @@
-"""`specchat bench distill`: options and output of the benchmark of online distillation."""
+"""`python -m app.bench distill`: options and output of the benchmark of online distillation."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from app.bench.report import Chart, svg, table
+from app.bench.commands.shared import (
+    FILE,
+    POSITIVE,
+    json_option,
+    plot_option,
+)
+from app.bench.report import Chart, svg
 from app.bench.workloads import Workload, read_workload
-from app.cli.bench.commands import plot_option
+from app.cli.output import table
 from app.config import Options
 from app.engine.engine import Engine, load, with_drafters
 from app.engine.student import (
@@ -71,7 +77,6 @@ SHIFT_COLUMNS = {
     "last": ".3f",
     "back": "d",
 }
-FILE = click.Path(path_type=Path)
 
 
 @click.command()
@@ -87,7 +92,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--student", default="", metavar="FILE|new", help="Draft model. [default: its own]")
 @click.option(
     "--every",
-    type=click.IntRange(min=1),
+    type=POSITIVE,
     default=50,
     show_default=True,
     metavar="K",
@@ -107,10 +112,8 @@ FILE = click.Path(path_type=Path)
 )
 @click.option("--head", is_flag=True, help="Also train a draft head from scratch.")
 @click.option("--per-topic", is_flag=True, help="Also train one draft model per file.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N chats of each file."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
+@click.option("--limit", type=POSITIVE, metavar="N", help="Only the first N chats of each file.")
+@json_option
 @plot_option("α over the stream")
 @click.pass_obj
 def distill(

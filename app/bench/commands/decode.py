@@ -14,6 +14,15 @@ from typing import TextIO
 import click
 
 from app.bench.baselines import DraftShape
+from app.bench.commands.shared import (
+    FILE,
+    Comparison,
+    DraftShapeParam,
+    drafter_sets,
+    plot_option,
+    until_interrupted,
+    workload_options,
+)
 from app.bench.decode import PLAIN, REREAD, DecodeRow, run, summarise, verify_ms
 from app.bench.environment import (
     GIVEN,
@@ -31,10 +40,10 @@ from app.bench.environment import (
 )
 from app.bench.forced import forced
 from app.bench.growth import Growth, grow, summarise_growth
-from app.bench.report import Row, growth_svg, table
+from app.bench.report import growth_svg
 from app.bench.workloads import Workload, read_chats, read_workload
 from app.bench.yardstick import rechunked
-from app.cli.bench.commands import DraftShapeParam, drafter_sets, plot_option, workload_options
+from app.cli.output import Row, table
 from app.config import Options
 from app.engine.engine import Engine, load, with_drafters
 from app.machine import machine
@@ -61,7 +70,6 @@ COLUMNS = {
     "identical": ".0%",
     "largest_fork_gap": ".2g",
 }
-FILE = click.Path(path_type=Path)
 
 
 @click.command()
@@ -115,12 +123,7 @@ FILE = click.Path(path_type=Path)
 @click.pass_obj
 def decode(
     options: Options,
-    workload: Path,
-    sets: tuple[str, ...],
-    limit: int | None,
-    wider: int,
-    deeper: int,
-    as_json: bool,
+    asked: Comparison,
     history: tuple[Path, ...],
     ways: tuple[str, ...],
     shapes: tuple[DraftShape, ...],
@@ -147,12 +150,11 @@ def decode(
     With --recorded, the answers are those of the workload, so that texts can be measured that the
     model would not write: every pass is the model's own, but the recorded token counts as drawn.
     """
-    chats = read_workload(workload, recorded=recorded)[:limit]
-    named = _named(sets)
+    chats = read_workload(asked.workload, recorded=recorded)[: asked.limit]
+    named = _named(asked.sets)
     rows = widest(max((options.draft_tokens or 0, *lengths)), shapes)
-    larger = Enlargement(wider, deeper)
     loaded = replace(options, drafters=_loaded(named, student))
-    engine = load(loaded, larger=larger, rows=rows)
+    engine = load(loaded, larger=asked.larger, rows=rows)
     with engine.busy:
         costs = verify_ms(engine.target)
     engine = forced(engine) if recorded else engine
@@ -168,7 +170,7 @@ def decode(
         for row in [plain, *other, *compared[1:]]
         if row.chats
     ]
-    click.echo(_report(engine, larger, costs, summaries, as_json))
+    click.echo(_report(engine, asked, costs, summaries))
 
 
 def _named(sets: tuple[str, ...]) -> Sets:
@@ -229,23 +231,19 @@ def _fixed(row: DecodeRow, rows: Sequence[DecodeRow]) -> list[DecodeRow]:
 def _answer(
     rows: Sequence[DecodeRow], chats: Sequence[Workload], yardstick: DecodeRow | None = None
 ) -> None:
-    try:
-        with click.progressbar(length=len(chats), label="chats", file=sys.stderr) as bar:
-            for _ in run(rows, chats, rows[0].engine.defaults.sampling, yardstick):
-                bar.update(1)
-    except KeyboardInterrupt:
-        click.echo("interrupted; results so far:", err=True)
+    with until_interrupted(len(chats), "chats") as advance:
+        for done in run(rows, chats, rows[0].engine.defaults.sampling, yardstick):
+            advance(done)
 
 
 def _report(
     engine: Engine,
-    larger: Enlargement,
+    asked: Comparison,
     costs: dict[str, float],
     summaries: list[dict[str, object]],
-    as_json: bool,
 ) -> str:
-    model = f"{engine.name}{larger}"
-    if as_json:
+    model = f"{engine.name}{asked.larger}"
+    if asked.as_json:
         head = {"model": model, "fingerprint": engine.target.fingerprint, "machine": machine()}
         return json.dumps({**head, "verify_ms": costs, "rows": summaries})
     verify = "  ".join(f"V({rows}) {cost:.2f}" for rows, cost in costs.items())
@@ -287,34 +285,25 @@ GROWTH_COLUMNS = {
 @workload_options(default="all")
 @plot_option("the curves")
 @click.pass_obj
-def growth(
-    options: Options,
-    workload: Path,
-    sets: tuple[str, ...],
-    limit: int | None,
-    wider: int,
-    deeper: int,
-    as_json: bool,
-    plot: TextIO | None,
-) -> None:
+def growth(options: Options, asked: Comparison, plot: TextIO | None) -> None:
     """Replay months of chats, each answered, then drafted from.
 
     Compares growing stores with empty ones, in windows of 20 chats. Your own stores are not used.
     Ctrl-C prints the results so far.
     """
-    chats = read_workload(workload)[:limit]
-    named = drafter_sets(sets or ("all",))
-    rows_at_most = widest(options.draft_tokens)
-    own, larger = loaded_with_model(named.values()), Enlargement(wider, deeper)
-    engine = load(replace(options, drafters=own), larger=larger, rows=rows_at_most)
+    chats = read_workload(asked.workload)[: asked.limit]
+    named = drafter_sets(asked.sets or ("all",))
+    loaded = replace(options, drafters=loaded_with_model(named.values()))
+    engine = load(loaded, larger=asked.larger, rows=widest(options.draft_tokens))
     rows = [_grown(engine, name, named[name], options.draft_tokens, chats) for name in named]
     if plot:
         plot.write(growth_svg(rows))
-    if as_json:
-        size = {"wider": wider, "deeper": deeper}
+    if asked.as_json:
+        size = {"wider": asked.wider, "deeper": asked.deeper}
         click.echo(json.dumps({"model": engine.name, **size, "rows": rows}))
     else:
-        click.echo("\n\n".join(_windows_text(row, str(larger)) for row in rows if row["windows"]))
+        shown = (_windows_text(row, asked.larger) for row in rows if row["windows"])
+        click.echo("\n\n".join(shown))
 
 
 def _grown(
@@ -328,18 +317,14 @@ def _grown(
     with bench_stores(engine, names) as stores:
         full = with_drafters(engine, names, draft_tokens, stores.stores)
         replayed = Growth(name, names, full, with_drafters(engine, (), draft_tokens), stores)
-        try:
-            with click.progressbar(length=len(chats), label=name, file=sys.stderr) as bar:
-                for _ in grow(
-                    replayed, with_drafters(engine, (), 0), chats, engine.defaults.sampling
-                ):
-                    bar.update(1)
-        except KeyboardInterrupt:
-            click.echo("interrupted; results so far:", err=True)
+        plain, sampling = with_drafters(engine, (), 0), engine.defaults.sampling
+        with until_interrupted(len(chats), name) as advance:
+            for done, _ in enumerate(grow(replayed, plain, chats, sampling), 1):
+                advance(done)
     return summarise_growth(replayed)
 
 
-def _windows_text(row: Row, added: str) -> str:
+def _windows_text(row: Row, larger: Enlargement) -> str:
     windows = row["windows"]
     assert isinstance(windows, list)
-    return f"{row['drafters']}{added}\n{table(windows, GROWTH_COLUMNS)}"
+    return f"{row['drafters']}{larger}\n{table(windows, GROWTH_COLUMNS)}"

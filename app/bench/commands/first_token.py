@@ -1,9 +1,8 @@
-"""`specchat bench first-token`: options and output of the benchmark of waiting while learning."""
+"""`python -m app.bench first-token`: options and output."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from app.bench.report import table
+from app.bench.commands.shared import POSITIVE, json_option, until_interrupted
 from app.bench.workloads import read_workload
+from app.cli.output import table
 from app.config import Options
 from app.engine.engine import load, with_drafters
 from app.engine.student import student_file
@@ -44,13 +44,13 @@ COLUMNS = {
 )
 @click.option(
     "--limit",
-    type=click.IntRange(min=1),
+    type=POSITIVE,
     default=40,
     show_default=True,
     metavar="N",
     help="Only the first N chats.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
+@json_option
 @click.pass_obj
 def first_token(options: Options, workload: Path, limit: int, as_json: bool) -> None:
     """Measure the time to first token while the draft model trains.
@@ -76,14 +76,12 @@ def first_token(options: Options, workload: Path, limit: int, as_json: bool) -> 
         questions = [chat.questions[0] for chat in chats[:limit]]
         with (
             closing(Training(engine, copy, locations)) as training,
-            click.progressbar(length=len(questions), label="questions", file=sys.stderr) as bar,
+            until_interrupted(len(questions), "questions") as advance,
         ):
             try:
                 for pair in first_tokens(engine, questions, sampling, training):
                     pairs.append(pair)
-                    bar.update(1)
-            except KeyboardInterrupt:
-                click.echo("interrupted; results so far:", err=True)
+                    advance(len(pairs))
             except ModelError as error:
                 if not pairs:
                     raise
