@@ -18,6 +18,9 @@ temporary files included, whatever folder it is in."""
 ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 """Signals that ask a program to end; Windows has no SIGHUP."""
 
+MAX_CAUSE_CHARACTERS = 300
+"""Of the reason why a library cannot be loaded; some add a page of advice."""
+
 
 def main() -> NoReturn:
     """The console script."""
@@ -28,7 +31,12 @@ def main() -> NoReturn:
     os.umask(PRIVATE)
     _open_standard_streams()
 
-    from app.cli.main import INTERRUPTED, run
+    try:
+        from app.cli.main import INTERRUPTED, run
+    except (ImportError, MemoryError, OSError) as error:
+        # Python and its libraries take 150 MB of addresses before anything is asked of them.
+        cause = " ".join(str(error.__cause__ or error).split()) or "not enough memory"
+        sys.exit(f"specchat cannot start: {cause[:MAX_CAUSE_CHARACTERS]}")
 
     try:
         for number in ENDING:

@@ -29,6 +29,16 @@ NOTIFY_OFF, BELL, OSC_9, OSC_777 = "off", "bell", "osc9", "osc777"
 NOTIFICATIONS = (NOTIFY_OFF, BELL, OSC_9, OSC_777)
 """How the end of a long answer is announced."""
 
+BYTES = ("crest.max_bytes", "chat_states.max_bytes")
+LEAST = {
+    **dict.fromkeys(("context", "max_tokens", "crest.max_bytes"), 1),
+    **dict.fromkeys(("threads", "learn_after", "notify_after", "chat_states.max_bytes"), 0),
+}
+"""The smallest value of each setting that counts something."""
+
+LARGEST, LARGEST_C = 2**62, 2**31 - 1
+"""The largest value of those in `BYTES`, and of the others, which llama.cpp takes as an int."""
+
 KINDS = {str: "a string", bool: "true or false", int: "a whole number", float: "a number"}
 """Types of settings, as errors name them."""
 
@@ -172,9 +182,21 @@ def load_config(path: Path) -> Config:
     config = _merged(Config(), table, path, "")
     require_valid(config.sampling, f"{path}: sampling")
     require_docs_mode(config.docs, f"{path}: docs")
+    _require_counts(config, path)
     _require_one_of(NOTIFICATIONS, config.notify, f"{path}: notify")
     _require_one_of(KV_TYPES, config.kv_type, f"{path}: kv_type")
     return config
+
+
+def _require_counts(config: Config, path: Path) -> None:
+    """Raise InputError for a count that is too small, or larger than any machine's."""
+    for names, least in LEAST.items():
+        value: Any = config
+        for name in names.split("."):
+            value = getattr(value, name)
+        largest = LARGEST if names in BYTES else LARGEST_C
+        if not least <= value <= largest:
+            raise InputError(f"{path}: {names} must be from {least} to {largest}, not {value}")
 
 
 def _require_one_of(known: Iterable[str], value: str, name: str) -> None:

@@ -120,6 +120,11 @@ class Locations:
         return self.cache / "costs.json"
 
     @property
+    def probes(self) -> Path:
+        """Models that llama.cpp was seen to load."""
+        return self.cache / "models.json"
+
+    @property
     def log(self) -> Path:
         """llama.cpp's log, which must not reach the screen."""
         return self.cache / "llama.log"
@@ -147,16 +152,18 @@ class Locations:
         Raises:
             StoreError: a file's mode cannot be changed.
         """
+        # The cache is of the person's own making only where it is a directory by itself.
+        caches = (self.cache,) if self.cache.parent == self.data else ()
         folders = (self.projections, self.states, self.chat_states, self.replay, self.students)
         files = (
             *(self.history, self.library, self.imported, self.unsent, self.work_lock),
-            *(self.offered, self.costs, self.log, self.settings),
+            *(self.offered, self.costs, self.probes, self.log, self.settings),
         )
         try:
             for path in files:
                 for one in (path, path.with_name(f"{path.name}.lock")):
                     make_private(one)
-            for folder in folders:
+            for folder in (*folders, *caches):
                 _make_folder_private(folder)
         except OSError as error:
             raise _unusable(self.data, error.strerror or str(error)) from error
@@ -210,10 +217,10 @@ def _make_folder_private(folder: Path) -> None:
             return
     except (FileNotFoundError, NotADirectoryError):
         return
-    for inside, _, files in os.walk(folder):
+    for inside, _, files in os.walk(folder, topdown=False):
         for name in files:
             make_private(Path(inside, name))
-    make_private(folder)
+        make_private(Path(inside))
 
 
 def has_working_folder() -> bool:

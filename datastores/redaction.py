@@ -110,7 +110,16 @@ SECRET_PATTERNS = (
     _token("sg.", pattern=r"SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,64}"),
     _token("_v1_", pattern=r"do[oprt]_v1_[a-f0-9]{64}"),
     _token(":aa", pattern=r"[0-9]{8,10}:AA[A-Za-z0-9_-]{33}"),
-    _token("eyj", pattern=r"eyJ[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*)?"),
+    SecretPattern(
+        ACCESS_TOKEN,
+        ("eyj",),
+        # A JSON Web Token. Of each run of its letters, whether another follows is found out once,
+        # whatever number of tokens could begin in it.
+        re.compile(
+            r"(?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]++\.eyJ[A-Za-z0-9_-]{8})(?:[A-Za-z0-9_]*+-)*?"
+            r"(?P<secret>eyJ[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*)?)"
+        ),
+    ),
     SecretPattern(
         WEBHOOK,
         ("hooks.slack.com", "discord"),

@@ -210,7 +210,7 @@ def run_child(
     """
     _claim_output()
     _lower_priority(niceness)
-    _limit_memory(memory_bytes)
+    limit_memory(memory_bytes)
     try:
         main(sys.argv[1:])
     except SpecchatError as error:
@@ -322,9 +322,15 @@ def _lower_priority(niceness: int) -> None:
         psutil.Process().nice(psutil.IDLE_PRIORITY_CLASS)
 
 
-def _limit_memory(size: int) -> None:
-    """Make allocations beyond the limit fail, on systems that can (not Windows)."""
+def limit_memory(size: int) -> None:
+    """In a child: make allocations beyond `size` bytes of address space fail; 0: no more than now.
+
+    A lower limit stays, such as that of a shell (`ulimit -v`): no process may raise its own. On
+    systems that can (not Windows).
+    """
     if size and sys.platform != "win32":
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (size, size))
+        known = (one for one in resource.getrlimit(resource.RLIMIT_AS) if one >= 0)
+        lowest = min([size, *known])
+        resource.setrlimit(resource.RLIMIT_AS, (lowest, lowest))

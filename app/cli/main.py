@@ -94,6 +94,14 @@ SIGINT or SIGPIPE ended."""
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of writing to standard output where it is redirected into a file."""
 
+MACHINE_ERRORS = (
+    *(*DISK_ERRORS, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EAGAIN),
+    *(errno.EMFILE, errno.ENFILE),
+)
+"""Errors that say what the machine has no more of or forbids, wherever they come up."""
+
+NO_MEMORY = "not enough memory: close other programs, or raise the limit (`ulimit -v`)"
+
 MAX_ERROR_CHARACTERS = 2000
 """Long paths fit; a hostile file name does not fill the screen."""
 
@@ -121,26 +129,40 @@ def run(arguments: Sequence[str], group: click.Group = specchat, name: str = "sp
     try:
         return int(group.main(arguments, name, standalone_mode=False) or DONE)
     except SpecchatError as error:
-        click.echo(f"specchat: {one_line(str(error), MAX_ERROR_CHARACTERS)}", err=True)
-        return FAILED
+        return _failed(str(error))
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except click.Abort:
         return INTERRUPTED
     except OSError as error:
-        # Errors on named files are translated where they are opened.
-        if error.filename is not None:
-            raise
-        if error.errno in DISK_ERRORS:
-            said = f"cannot write the output: {error.strerror}"
-        elif isinstance(error, FileNotFoundError) and not has_working_folder():
-            said = "the working folder was deleted: change to another one with cd"
-        else:
+        said = _system_error(error)
+        if not said:
             raise
         _discard_output()
-        click.echo(f"specchat: {said}", err=True)
-        return FAILED
+        return _failed(said)
+    except MemoryError:
+        return _failed(NO_MEMORY)
+    except ImportError as error:
+        return _failed(f"a library cannot be loaded: {error}")
+
+
+def _failed(said: str) -> int:
+    click.echo(f"specchat: {one_line(said, MAX_ERROR_CHARACTERS)}", err=True)
+    return FAILED
+
+
+def _system_error(error: OSError) -> str:
+    """What to say of an error that nobody foresaw; empty if it is a mistake of the program's."""
+    if error.filename is not None:
+        # Errors on named files are translated where they are opened, but for what any may raise.
+        known = error.errno in MACHINE_ERRORS
+        return f"{os.fsdecode(error.filename)}: {error.strerror}" if known else ""
+    if error.errno in DISK_ERRORS:
+        return f"cannot write the output: {error.strerror}"
+    if isinstance(error, FileNotFoundError) and not has_working_folder():
+        return "the working folder was deleted: change to another one with cd"
+    return str(error.strerror) if error.errno in MACHINE_ERRORS else ""
 
 
 def _discard_output() -> None:

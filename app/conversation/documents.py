@@ -91,7 +91,7 @@ class Documents:
         library, passages = Library.open(locations.library), open_passages(locations)
         embedding = PassageEmbedding(
             PassageStore(passages.store.new_connection()),
-            locations.cache / "models.json",
+            locations.probes,
             partial(choose_embedder, locations, setting),
             report,
             configured=bool(setting),

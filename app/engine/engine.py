@@ -211,7 +211,7 @@ def load(
     config = load_config(locations.settings)
     chosen = model_path(options, config, locations)
     path = enlarged_copy(chosen, larger, locations.cache) if larger else chosen
-    model = _load_model(path, options, config, locations.cache / "models.json", rows)
+    model = _load_model(path, options, config, locations.probes, rows)
     model.template.start()
     learned, costs, calibration, backoffs = _restore_learned(model, locations)
     names = _without_heavy(options.drafters) if light else options.drafters

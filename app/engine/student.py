@@ -130,7 +130,7 @@ class StudentSource:
                 self.context_length,
                 gpu_layers=self.gpu_layers,
                 threads=self.threads,
-                probe_cache=None if trusted else self.locations.cache / "models.json",
+                probe_cache=None if trusted else self.locations.probes,
             )
 
 

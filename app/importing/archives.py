@@ -1,4 +1,4 @@
-"""Archives as folders of files: ZIP and tar, never unpacked to disk.
+"""Archives as folders of files: ZIP and tar, never unpacked to disk; others are refused by name.
 
 Owns the protection against archive bombs and against names that lead out of the archive. Members
 are read in memory, one at a time, by the same readers as files.
@@ -33,6 +33,8 @@ from app.importing.source_file import (
     MAX_ARCHIVE_RATIO,
     MAX_TEXT_BYTES,
     MIN_UNPACKED_LIMIT_BYTES,
+    FormatReader,
+    Outcome,
     SourceFile,
     mebibytes,
 )
@@ -49,6 +51,20 @@ _BOMB = (
     f"unpacks to over {MAX_ARCHIVE_RATIO} times its size, as archive bombs do:"
     " unpack it to import what is in it"
 )
+_UNREAD = {
+    b"7z\xbc\xaf\x27\x1c": "7-Zip",
+    b"Rar!\x1a\x07": "RAR",
+    b"\x1f\x8b\x08": "gzip",
+    b"\xfd7zXZ\0": "xz",
+    b"\x28\xb5\x2f\xfd": "Zstandard",
+    b"\x04\x22\x4d\x18": "LZ4",
+    b"\x1f\x9d": "compress",
+    b"MSCF\0\0\0\0": "cabinet",
+    b"xar!\0": "xar",
+    **{b"BZh%d1AY&SY" % level: "bzip2" for level in range(1, 10)},
+}
+"""How other packed files begin, and what packs them."""
+REPLACED = "holds several files of one name, of which the last counts"
 _BROKEN = "damaged or truncated archive"
 _DAMAGE: tuple[type[Exception], ...] = (
     zipfile.BadZipFile,
@@ -67,6 +83,18 @@ def archive_members(file: SourceFile) -> Members | None:
     return tar_members(file) if file.filename.endswith(_TAR_SUFFIXES) else None
 
 
+def _claims_unread(file: SourceFile) -> bool:
+    return file.head.startswith(tuple(_UNREAD))
+
+
+def _refuse_unread(file: SourceFile) -> Iterator[Outcome]:
+    packer = next(name for start, name in _UNREAD.items() if file.head.startswith(start))
+    raise InputError(f"packed with {packer}, which is not read: unpack it to import what is in it")
+
+
+UNREAD_ARCHIVE = FormatReader("packed file", _claims_unread, _refuse_unread)
+
+
 def zip_members(archive: SourceFile) -> Members:
     """The files in a ZIP, in its order; of an export of chats only what the person wrote or read.
 
@@ -76,6 +104,10 @@ def zip_members(archive: SourceFile) -> Members:
     with archive_errors(Exception), archive.open() as stream, zipfile.ZipFile(stream) as opened:
         infos = [info for info in opened.infolist() if not info.filename.endswith("/")]
         _refuse_bomb(len(infos), sum(info.file_size for info in infos), archive.size)
+        last = {info.filename: info for info in infos}
+        if len(last) < len(infos):
+            yield SkippedFile(archive.name, REPLACED)
+            infos = list(last.values())
         exported = holds_export(PurePosixPath(info.filename).name for info in infos)
         folders = _ProgramFolders(archive)
         for info in infos:

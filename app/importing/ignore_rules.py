@@ -74,7 +74,9 @@ class IgnoreRules:
 
     def within(self, folder: Path) -> IgnoreRules:
         """These and the folder's own."""
-        return IgnoreRules((*self.files, *_read(folder, folder / ".gitignore")))
+        path = folder / ".gitignore"
+        # Behind a link git reads none: it may lead anywhere.
+        return self if path.is_symlink() else IgnoreRules((*self.files, *_read(folder, path)))
 
     def ignore(self, path: Path, folder: bool) -> bool:
         """Whether to skip `path`, a folder or not, whose own folder is not ignored.

@@ -125,7 +125,10 @@ def _update(path: Path, change: Callable[[ImportRecords], object]) -> None:
             text = json.dumps({source: asdict(record) for source, record in imports.items()})
             write_atomic(path, [text])
     except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror}; check its permissions") from error
+        lock = f"{path}.lock"
+        place = lock if os.path.isdir(lock) else path  # the lock may be what is wrong
+        said = f"cannot write {place}: {error.strerror}; check its permissions"
+        raise StoreError(said) from error
 
 
 def import_into(

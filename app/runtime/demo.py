@@ -9,7 +9,7 @@ downloads brings none. Owns one temporary directory; the person's own data is ne
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -89,7 +89,9 @@ def demo_stage() -> Iterator[DemoStage]:
     Raises:
         StoreError: the temporary directory has no room for it.
     """
-    with TemporaryDirectory(prefix="specchat-demo-") as name:
+    with ExitStack() as steps:
+        with _room_in("the temporary directory"):
+            name = steps.enter_context(TemporaryDirectory(prefix="specchat-demo-"))
         folder = Path(name)
         options = Options(
             model=str(folder / "built-in, enlarged.gguf"),
@@ -107,7 +109,7 @@ def demo_stage() -> Iterator[DemoStage]:
 
 
 @contextmanager
-def _room_in(folder: Path) -> Iterator[None]:
+def _room_in(folder: Path | str) -> Iterator[None]:
     """Translates the errors of writing there."""
     try:
         yield

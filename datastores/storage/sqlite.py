@@ -234,8 +234,10 @@ def open_lock(path: Path) -> Iterator[None]:
         lock.acquire()
     except OSError as error:
         reason = error.strerror or "another process holds its lock"
+        # The lock may be what is wrong, and its folder all right.
+        place = lock.lock_file if os.path.isdir(lock.lock_file) else path
         raise StoreError(
-            f"cannot open {path}: {reason}; use --data-dir for another place"
+            f"cannot open {place}: {reason}; use --data-dir for another place"
         ) from error
     try:
         yield

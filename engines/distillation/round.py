@@ -99,6 +99,19 @@ def run_round(
     yield RoundResult(version, reason, process_time() - started)
 
 
+def _parent(versions: Versions, buffer: ReplayBuffer) -> Version | None:
+    """The version to train from; None for the original student.
+
+    What learned from a buffer that is lost may know chats that were deleted since, and nobody can
+    say so any more of it or of what is trained from it.
+
+    Raises:
+        StoreError: the version that drafts is damaged.
+    """
+    current = versions.current_version()
+    return current if current is not None and current.buffer == buffer.identity else None
+
+
 class _Round:
     """The parts of one round."""
 
@@ -118,7 +131,7 @@ class _Round:
         # Before the parent, so that a removal between the two drops what is made of it.
         self._last_removal = buffer.last_removal
         self._parent_identity = versions.current_identity
-        self._parent = versions.current_version()
+        self._parent = _parent(versions, buffer)
         self._start = versions.file(self._parent.number) if self._parent else None
 
     def run(self) -> Generator[TrainingStep, None, tuple[Version | None, str]]:
@@ -201,8 +214,7 @@ class _Round:
 
     def _seen(self) -> int:
         """Id of the last record of the buffer that the current version learned from."""
-        parent = self._parent
-        return parent.last_record if parent and parent.buffer == self._buffer.identity else 0
+        return self._parent.last_record if self._parent else 0
 
     def _attempted(self) -> int:
         """Id of the last record of the buffer that any round has seen."""

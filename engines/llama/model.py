@@ -75,6 +75,7 @@ class LlamaModel:
         trained_context: tokens of context that the model was trained for.
         threads: on the CPU.
         gpu_layers: layers on a graphics card.
+        probe_problem: why each start has to probe the file; empty if it need not.
     """
 
     build: str
@@ -85,6 +86,7 @@ class LlamaModel:
     trained_context: int
     threads: int
     gpu_layers: int
+    probe_problem: str = ""
 
     def render(self, messages: Sequence[Message]) -> list[int]:
         """The prompt's token ids, up to where the assistant's answer begins."""
@@ -93,7 +95,7 @@ class LlamaModel:
     @property
     def restrictions(self) -> tuple[str, ...]:
         """What does not work with this model and why, a sentence each, for the user."""
-        restrictions = [self.template.problem] if self.template.problem else []
+        restrictions = list(filter(None, (self.template.problem, self.probe_problem)))
         if self.target.max_rows == 1:
             restrictions.append("No drafting: this model's cache cannot be rewound.")
         if not self.target.width:
@@ -200,16 +202,18 @@ def load(
     """
     check_header(path)
     version = lib.llama_version().decode()
-    heads_problem = _probe(path, probe_cache, version, heads=heads)
+    probe_problem = probe_once(path, probe_cache, version) if probe_cache else ""
+    heads_problem = probe_heads(path, probe_cache, version) if probe_cache and heads else ""
     threads, heads = threads or default_threads(), heads and not heads_problem
     settings = TargetSettings(threads, context_length, exact, rows, kv_type, heads)
     gpu_layers = 0 if exact and gpu_layers is None else gpu_layers
     target = open_fitting(path, gpu_layers, settings.make_target, heads=heads)
     target.heads_problem = heads_problem or target.heads_problem
-    return _assembled(target, f"llama.cpp {version} t{threads} {settings.mode(target)}", threads)
+    build = f"llama.cpp {version} t{threads} {settings.mode(target)}"
+    return _assembled(target, build, threads, probe_problem)
 
 
-def _assembled(target: LlamaTarget, build: str, threads: int) -> LlamaModel:
+def _assembled(target: LlamaTarget, build: str, threads: int, probe_problem: str) -> LlamaModel:
     weights = target.weights
     vocabulary = LlamaVocabulary(weights)
     return LlamaModel(
@@ -221,19 +225,8 @@ def _assembled(target: LlamaTarget, build: str, threads: int) -> LlamaModel:
         trained_context=weights.trained_length,
         threads=threads,
         gpu_layers=weights.gpu_layers,
+        probe_problem=probe_problem,
     )
-
-
-def _probe(path: Path, cache: Path | None, version: str, *, heads: bool) -> str:
-    """Probe the file, if there is a `cache`; why its heads cannot be run, empty if they can.
-
-    Raises:
-        ModelError: the model itself cannot be run.
-    """
-    if cache is None:
-        return ""
-    probe_once(path, cache, version)
-    return probe_heads(path, cache, version) if heads else ""
 
 
 def open_fitting(

@@ -12,15 +12,19 @@ crash. The child (`main`) keeps a hostile file from taking all memory and writes
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
-from datastores.errors import ModelError, SpecchatError, StoreError
+from datastores.errors import ModelError, SpecchatError
 from datastores.storage.files import write_atomic
+from engines.child_process import limit_memory
 from engines.llama.gguf import heads_file, read_metadata
+
+LOGGER = logging.getLogger(__name__)
 
 REFUSED = 3
 """Exit code of a child that has printed a reason."""
@@ -38,22 +42,24 @@ class UnfinishedProbeError(ModelError):
     """The machine had no time or memory for it: nothing is known of the file."""
 
 
-def probe_once(path: Path, cache: Path, build: str, *, embedding: bool = False) -> None:
+def probe_once(path: Path, cache: Path, build: str, *, embedding: bool = False) -> str:
     """Probe `path` unless the file `cache` says that this build has loaded it.
 
     Args:
         embedding: probe it as an embedding model.
 
+    Returns:
+        Why the next start has to probe it again; empty if it need not.
+
     Raises:
         ModelError: llama.cpp refuses the file, crashes on it, or does not finish.
-        StoreError: the cache cannot be written.
     """
     version = f"{_version(path)}:{build}"
     passed = _read(cache)
     if passed.get(str(path.resolve())) == version:
-        return
+        return ""
     _probe(path, _timeout_s(path), EMBEDDING if embedding else "")
-    _write(cache, {**passed, str(path.resolve()): version})
+    return _write(cache, {**passed, str(path.resolve()): version})
 
 
 def probe_heads(path: Path, cache: Path, build: str) -> str:
@@ -64,7 +70,6 @@ def probe_heads(path: Path, cache: Path, build: str) -> str:
 
     Raises:
         ModelError: the file's header cannot be read.
-        StoreError: the cache cannot be written.
     """
     from engines.llama.prediction_heads import UNAVAILABLE
 
@@ -104,12 +109,17 @@ def _read(cache: Path) -> dict[str, str]:
     return content if isinstance(content, dict) else {}
 
 
-def _write(cache: Path, passed: dict[str, str]) -> None:
+def _write(cache: Path, passed: dict[str, str]) -> str:
+    """Why it cannot be written, a sentence; empty if it was. Without it the model runs all the
+    same."""
     try:
         cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomic(cache, [json.dumps(passed)])
     except OSError as error:
-        raise StoreError(f"{cache} cannot be written ({error.strerror}): move it away") from error
+        problem = f"Slower start: {cache} cannot be written ({error.strerror}); move it away."
+        LOGGER.warning("%s", problem)
+        return problem
+    return ""
 
 
 def _timeout_s(path: Path) -> float:
@@ -183,8 +193,7 @@ def _limit_resources(file_size: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Drivers of graphics cards reserve address space far beyond what they use.
     if not lib.llama_supports_gpu_offload():
-        limit = 3 * file_size + ADDRESS_SPACE
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        limit_memory(3 * file_size + ADDRESS_SPACE)
 
 
 def _run(path: Path, kind: str) -> None:

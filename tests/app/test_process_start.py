@@ -49,11 +49,13 @@ def test_closed_streams_are_the_null_device(tmp_path: Path, closed: str) -> None
 
 def test_every_file_is_its_owner_s_alone_whatever_the_folder(tmp_path: Path) -> None:
     data, notes = tmp_path / "data", tmp_path / "notes"
-    for folder in (data, data / "cache" / "projections", notes):
+    inner = data / "cache" / "projections" / "tokenizer"
+    for folder in (data, data / "cache", data / "cache" / "projections", inner, notes):
         folder.mkdir(parents=True)
         folder.chmod(0o755)
     (notes / "ferry.md").write_text("The ferry costs eleven kroner.")
-    for old in (data / "history.db", data / "cache/projections/passages.db", data / "unsent.json"):
+    for name in ("history.db", "cache/projections/passages.db", "unsent.json", "cache/models.json"):
+        old = data / name
         old.touch(0o644)
         old.chmod(0o644)
     line = f"umask 000; specchat import --no-watch {notes} && specchat {' '.join(ANSWER[:-1])} ls"
@@ -61,7 +63,8 @@ def test_every_file_is_its_owner_s_alone_whatever_the_folder(tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     files = [path for path in data.rglob("*") if path.is_file()]
     assert {"history.db", "library.db", "passages.db", "crest.db"} <= {one.name for one in files}
-    assert [str(one) for one in files if stat.S_IMODE(one.stat().st_mode) & 0o077] == []
+    inside = [path for path in data.rglob("*") if stat.S_IMODE(path.stat().st_mode) & 0o077]
+    assert inside == []
 
 
 def test_a_deleted_working_folder_is_named_where_it_is_needed(tmp_path: Path) -> None:
@@ -96,6 +99,24 @@ def test_ctrl_c_while_it_starts_leaves_no_traceback(tmp_path: Path) -> None:
         command, env=_environment(tmp_path), capture_output=True, check=False, timeout=TIMEOUT_S
     )
     assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such limit")
+@pytest.mark.parametrize(
+    ("limit", "command", "said"),
+    [
+        ("ulimit -v 100000", "chats", "memory"),
+        ("ulimit -f 0", "demo", "the demo needs 500 MB"),
+        ("ulimit -f 0", "chats", "writing it failed"),
+    ],
+)
+def test_what_the_machine_denies_is_one_line(
+    tmp_path: Path, limit: str, command: str, said: str
+) -> None:
+    done = _shell(f"{limit}; specchat {command}", tmp_path / "data", tmp_path)
+    assert done.returncode == 1
+    assert said in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
 
 
 def test_a_loop_keeps_its_input(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from datastores.redaction import REDACTED, redact
+from datastores.redaction import REDACTED, SECRET_PATTERNS, SecretPattern, redact
+from tests.datastores.regex_steps import StepCounter
 
 # Put together here, so that no scanner takes this file for a leak.
 BODY = "a1B2c3D4e5F6g7H8i9J0"
@@ -112,3 +113,27 @@ def test_what_only_looks_like_a_secret_stays(text: str) -> None:
 def test_redacting_again_changes_nothing(secret: str) -> None:
     once, _ = redact(secret)
     assert redact(once) == (once, 0)
+
+
+NEARLY = [
+    "-eyJ", "-eyJa.", "-----BEGIN A PRIVATE KEY-----", "-AKIA", "-ghp_", "github_pat_-", "-glpat",
+    "-xoxb", "-sk-", "-sk_live_", "-ya29", "-SG.a", "1:AA-", "discord.com/api/webhooks/-",
+    "authorization: ", "bearer a ", "a://b:", "password= ", "-pass_", "secret_token:", "--token a ",
+    "curl -u ", "mysql -p ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("nearly", NEARLY)
+def test_twice_the_text_takes_twice_the_steps(nearly: str) -> None:
+    """Texts come from folders of others: one that nearly holds a thousand secrets is read too."""
+    length = 600 // len(nearly)
+    for secret in SECRET_PATTERNS:
+        if any(hint in nearly.lower() for hint in secret.hints):
+            steps = [_steps(secret, nearly * count) for count in (length, 2 * length)]
+            assert steps[1] <= 2.5 * steps[0] + length
+
+
+def _steps(secret: SecretPattern, text: str) -> int:
+    counter = StepCounter(secret.pattern, text)
+    assert counter.search_all() == [found.span() for found in secret.pattern.finditer(text)]
+    return counter.steps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from pathlib import Path
 from threading import Thread
@@ -11,8 +12,14 @@ import psutil
 import pytest
 
 from datastores.errors import InputError, ModelError
-from engines.child_process import TIMED_OUT, AsyncChildProcess, ChildProcess, start_detached
-from tests.waiting import until
+from engines.child_process import (
+    TIMED_OUT,
+    AsyncChildProcess,
+    ChildProcess,
+    child_environment,
+    start_detached,
+)
+from tests.waiting import TIMEOUT_S, until
 
 REPORTER = """
 import os, sys, time
@@ -214,6 +221,21 @@ def test_memory_beyond_the_limit_is_refused(server: str) -> None:
     with ChildProcess(server, 60, requests=True) as child:
         assert child.request("allocate") == "refused"
         assert child.request("a") == ["a", 0]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such limit")
+def test_a_lower_limit_of_memory_stays() -> None:
+    """`ulimit -v` in the shell that started specchat: raising it would be an error."""
+    script = "import sys; from engines.child_process import limit_memory; limit_memory(2**40);"
+    script += "import resource; print(resource.getrlimit(resource.RLIMIT_AS))"
+    done = subprocess.run(
+        ["bash", "-c", f"ulimit -v 4000000; {sys.executable} -c '{script}'"],
+        env=child_environment(),
+        capture_output=True,
+        check=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.stdout.split() == [b"(4096000000,", b"4096000000)"]
 
 
 def test_a_request_that_takes_too_long_ends_the_process(server: str) -> None:

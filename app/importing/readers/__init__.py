@@ -15,9 +15,11 @@ from app.importing.source_file import FormatReader
 def make_readers() -> tuple[FormatReader, ...]:
     """All readers; the first that claims a file reads it, and the last claims everything."""
     # Imported here: whoever starts the process that reads needs no reader.
+    from app.importing.archives import UNREAD_ARCHIVE
     from app.importing.readers import chat_exports, html, mail, office, pdf, shell_history, text
 
     return (
+        UNREAD_ARCHIVE,
         pdf.PDF,
         office.OFFICE,
         office.OTHER_OFFICE,
@@ -35,9 +37,11 @@ def make_readers() -> tuple[FormatReader, ...]:
 
 def attachment_readers() -> tuple[FormatReader, ...]:
     """The readers of what goes with a question: chats and histories are texts like any other."""
+    from app.importing.archives import UNREAD_ARCHIVE
     from app.importing.readers import html, mail, office, pdf, text
 
     return (
+        UNREAD_ARCHIVE,
         pdf.PDF,
         office.OFFICE,
         office.OTHER_OFFICE,

@@ -76,10 +76,11 @@ _HIDDEN = "is_visually_hidden_from_conversation"
 _CITATIONS = re.compile("\ue200[^\ue200\ue201]*\ue201|【[^【】†]*†[^【】]*】")
 """Marks of sources, which ChatGPT shows as links: `\ue200cite…\ue201` and `【12†source】`."""
 
-_REASONING = re.compile(
-    r"\A\s*<think>.*?</think>\s*|<details type=\"reasoning\".*?</details>\s*", re.DOTALL
-)
-"""Reasoning within a text, as models write it and as Open WebUI folds it."""
+_THOUGHT = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
+"""Reasoning at the beginning of a text, as models write it."""
+_FOLD, _FOLD_END = '<details type="reasoning"', "</details>"
+"""Around reasoning anywhere in a text, as Open WebUI folds it."""
+_SPACE = re.compile(r"\s*")
 
 _CANVAS = "canmore."
 """Begins the recipient of what ChatGPT writes into a canvas."""
@@ -130,10 +131,27 @@ def _said(role: str, message: Mapping[str, Any]) -> Iterator[Part]:
     for key in _FILE_KEYS:
         for file in map(mapping, sequence(message.get(key))):
             yield from _file(file)
-    yield from _texts(role, _REASONING.sub("", _CITATIONS.sub("", _content(message))))
+    yield from _texts(role, without_reasoning(_CITATIONS.sub("", _content(message))))
     for block in map(mapping, sequence(message.get("content"))):
         if block.get("type") == "tool_use":
             yield from _artifact(mapping(block.get("input")))
+
+
+def without_reasoning(text: str) -> str:
+    """`text` without the reasoning in it, found in one pass; what nothing closes is text."""
+    kept, at = list[str](), 0
+    if thought := _THOUGHT.match(text):
+        at = _behind_space(text, thought.end())
+    while (start := text.find(_FOLD, at)) >= 0 and (end := text.find(_FOLD_END, start)) >= 0:
+        kept.append(text[at:start])
+        at = _behind_space(text, end + len(_FOLD_END))
+    return "".join((*kept, text[at:]))
+
+
+def _behind_space(text: str, at: int) -> int:
+    space = _SPACE.match(text, at)
+    assert space is not None
+    return space.end()
 
 
 def text_of(value: object) -> str:

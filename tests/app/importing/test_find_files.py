@@ -195,6 +195,15 @@ def test_rules_that_cannot_be_read_are_none(folder: Path) -> None:
     assert _walked(folder) == (["a.md", ".gitignore/x"], {})
 
 
+def test_rules_behind_a_link_are_none_as_in_git(folder: Path) -> None:
+    _fill(folder, "a.md", "rules")
+    (folder / "rules").write_text("*.md\n")
+    for target in ("rules", ".gitignore", "nowhere", "/dev/zero"):
+        (folder / ".gitignore").unlink(missing_ok=True)
+        (folder / ".gitignore").symlink_to(target)
+        assert "a.md" in _walked(folder)[0]
+
+
 def test_a_path_that_is_not_there_is_named(folder: Path) -> None:
     _, skipped = _walked(folder / "nowhere")
     assert skipped == {str(folder / "nowhere"): "cannot be read: no such file or directory"}

@@ -229,6 +229,12 @@ def test_a_link_that_leads_nowhere_is_named(tmp_path: Path, goal: str, said: str
     assert not (tmp_path / "gone").exists()
 
 
+def test_a_folder_in_place_of_the_lock_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.db.lock").mkdir()
+    with pytest.raises(StoreError, match=r"cannot open .*a\.db\.lock: Is a directory"):
+        Store(tmp_path / "a.db", [_notes])
+
+
 def test_a_link_to_where_the_file_can_be_made_is_followed(tmp_path: Path) -> None:
     (tmp_path / "a.db").symlink_to(tmp_path / "b.db")
     Store(tmp_path / "a.db", [_notes]).close()

@@ -28,6 +28,7 @@ from engines.distillation.trainer import (
 from engines.distillation.versions import Versions
 from engines.distillation.weights import read_student, write_student
 from engines.drafters.student import Student
+from engines.fingerprint import fingerprint
 from tests.engines.distillation.school import (
     SETTINGS,
     School,
@@ -179,6 +180,16 @@ def test_what_was_trained_from_a_version_that_is_gone_is_not_published(school: S
     assert (result.version, result.reason) == (None, PARENT_GONE)
     assert versions.current == 1
     assert versions.last_attempt() is None, "the same is learned again"
+
+
+def test_what_learned_from_a_lost_buffer_is_no_parent(school: School) -> None:
+    """It may know chats that were deleted since; what is trained from it would know them too."""
+    versions = Versions(school.folder)
+    publish(versions)
+    result = school.run()
+    assert result.version is not None, "its weights would not even load"
+    assert (result.version.number, result.version.parent) == (2, 0)
+    assert result.version.origin == fingerprint(school.student)
 
 
 def test_a_checkpoint_of_other_sizes_is_not_continued(tmp_path: Path) -> None:

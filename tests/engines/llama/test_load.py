@@ -99,6 +99,14 @@ def test_a_file_is_probed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         load(path, threads=1, probe_cache=cache)
 
 
+def test_a_cache_that_cannot_be_written_is_said_and_the_model_runs(tmp_path: Path) -> None:
+    path = write_llama(tmp_path / "tiny.gguf", TinyVocabulary())
+    cache = tmp_path / "probed.json"
+    cache.mkdir()
+    (said,) = load(path, threads=1, probe_cache=cache).restrictions[-1:]
+    assert str(cache) in said
+
+
 def test_a_probe_that_never_ends_is_killed(tmp_path: Path) -> None:
     path = write_llama(tmp_path / "tiny.gguf", TinyVocabulary())
     with pytest.raises(ModelError, match="within 0 s"):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.importing.events import SkippedFile
+from app.importing.readers.chat_messages import without_reasoning
 from datastores.library.documents import CHATS, CODE, NOTES
 from datastores.library.library import Library
 from tests.app.importing.conftest import Importer
@@ -483,6 +485,26 @@ def test_reasoning_within_a_text_is_left_out() -> None:
     assert turns("a.json", [{"role": "user", "content": "what is </think>?"}]) == [
         [("user", "what is </think>?")]
     ]
+
+
+class CountedText(str):
+    """A text that counts the characters in which something was looked for."""
+
+    searched = 0
+
+    def find(self, *arguments: Any) -> int:
+        found = super().find(*arguments)
+        self.searched += (found if found >= 0 else len(self)) - arguments[1]
+        return found
+
+
+@pytest.mark.parametrize(
+    "fold", ['<details type="reasoning">', "</details>", "<details></details>"]
+)
+def test_reasoning_that_nothing_closes_is_looked_for_once(fold: str) -> None:
+    text = CountedText(fold * 1000 + "hi")
+    assert without_reasoning(text) == text
+    assert text.searched <= 2 * len(text)
 
 
 def test_exports_in_windows_1252_are_read() -> None:
