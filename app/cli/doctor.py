@@ -43,6 +43,7 @@ from datastores.storage.integrity import DamagedError, require_usable, translate
 from datastores.storage.sqlite import require_sound
 from engines.distillation.versions import Versions
 from engines.drafters.mtp import TargetWithHeads
+from engines.llama.build import missing_features, rebuild_line
 from engines.llama.devices import find_gpus, install_line, unused_gpu
 from engines.target import SavableTarget, Target
 
@@ -82,6 +83,7 @@ def findings(options: Options) -> Iterator[Finding]:
     yield from _guarded("history", _databases(locations))
     yield _settings(locations)
     yield _search(locations)
+    yield _processor()
     yield _gpu()
     yield from _guarded("model", _model(options, locations))
 
@@ -179,6 +181,14 @@ def _search(locations: Locations) -> Finding:
     return Finding(
         "search", OK, f"by words and by meaning, with {model}: {embedded:,} of {total:,} passages"
     )
+
+
+def _processor() -> Finding:
+    missing = missing_features()
+    if not missing:
+        return Finding("processor", OK, "llama.cpp uses what it has; no build option is missing")
+    text = f"llama.cpp was built without {', '.join(missing)}, so steps take longer than they need"
+    return Finding("processor", OFF, f"{text}. To build it for this machine: {rebuild_line()}")
 
 
 def _gpu() -> Finding:

@@ -27,6 +27,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     scripted = scripted_engine(tmp_path)
     monkeypatch.setattr(app.cli.doctor, "load", lambda *_: scripted)
     monkeypatch.setattr(app.cli.doctor, "unused_gpu", lambda: "")
+    monkeypatch.setattr(app.cli.doctor, "missing_features", list)
     return scripted
 
 
@@ -102,6 +103,17 @@ def test_what_is_switched_off_is_said(tmp_path: Path) -> None:
     one = _report(Options(data_dir=tmp_path, drafters=("prompt",)))["drafting"]
     assert one.state == OFF
     assert one.text.endswith("off: recycle, crest, dense, student, mtp, head")
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_build_for_another_processor_comes_with_the_command_that_changes_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app.cli.doctor, "missing_features", lambda: ["AVX512", "REPACK"])
+    finding = _report(Options(data_dir=tmp_path))["processor"]
+    assert finding.state == OFF
+    assert "without AVX512, REPACK" in finding.text
+    assert 'CMAKE_ARGS="-DGGML_NATIVE=on" pip install' in finding.text
 
 
 @pytest.mark.usefixtures("engine")
