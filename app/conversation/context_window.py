@@ -29,11 +29,13 @@ from engines.target import Vocabulary
 
 ANSWER_SHARE = 0.25
 """Share of the context that stays free for the answer when old turns are dropped."""
-KEPT_SHARE = 0.5
-"""Of the room for the prompt, what is kept when old turns are dropped.
+KEPT_SHARE = 0.25
+"""Of the room for the prompt, what is kept when old turns are dropped; the last turn in any case.
 
-The kept part is read again once for every time that the other part fills up with new turns, so at
-one half each token of a chat is read twice at most."""
+The kept part is read again once for every time that the other part fills up with new turns: with
+one quarter, every third token is read twice at most, and of prompts on average half as many tokens
+as with one half. It is also all that the first question in a long restored chat has to wait for:
+1,800 tokens with a context of 8,192, or about five long turns."""
 ESTIMATE_SLACK = 1.25
 """A chat whose estimate exceeds the room by this factor is not rendered to find out."""
 MESSAGE_TOKENS = 4
@@ -189,6 +191,8 @@ class _Window:
             if len(tokens) <= length or start == self._last:
                 return tokens, start
         room = int(length * KEPT_SHARE)
+        if self._first(length) <= (last := self._previous_turn()):
+            room = max(room, self._used(last))
         while True:
             start = max(self._turn(start + 1), self._first(room))
             tokens = self._render(start)
@@ -198,8 +202,7 @@ class _Window:
 
     def _first(self, room: int) -> int:
         """The first turn from which on the prompt has `room` tokens, by estimate."""
-        first, used = self._last, sum(map(self._count, range(self._last, len(self._thread))))
-        used += sum(message_tokens(self._engine.vocabulary, message) for message in self._system)
+        first, used = self._last, self._used(self._last)
         for index in range(self._last - 1, -1, -1):
             used += self._count(index)
             if used > room:
@@ -207,6 +210,16 @@ class _Window:
             if self._begins_turn(index):
                 first = index
         return first
+
+    def _used(self, start: int) -> int:
+        """The tokens of the prompt from message `start` on, by estimate."""
+        system = sum(message_tokens(self._engine.vocabulary, message) for message in self._system)
+        return system + sum(map(self._count, range(start, len(self._thread))))
+
+    def _previous_turn(self) -> int:
+        """The turn before the last message."""
+        before = range(self._last - 1, -1, -1)
+        return next((at for at in before if self._begins_turn(at)), self._last)
 
     def _turn(self, start: int) -> int:
         """The first turn at or after message `start`."""

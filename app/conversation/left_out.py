@@ -49,6 +49,15 @@ _ACTION = re.compile(
     re.IGNORECASE,
 )
 """What else is to be done with what was found."""
+_TASK = re.compile(
+    r"(?:^|(?<=[.!?] ))(?:how (?:do|can|to|would|should) (?:i |you |we )?|please |can you )?"
+    r"(?P<task>(?P<delete>delete|remove|erase)|(?P<copy>copy)|(?P<move>move|rename)"
+    r"|(?P<compress>compress|zip)|(?P<count>count)|(?P<kill>kill))\b",
+    re.IGNORECASE,
+)
+"""What the whole question asks for."""
+_LISTS = re.compile(r"\s*(?:sudo )?(?:find|fd|ls|locate|plocate|tree|du|ps|pgrep|lsof)\s.*")
+"""A command that shows what there is and, by itself, does nothing with it."""
 _ACTIONS = {
     "delete": r"\brm|-delete|unlink|remove|prune|delete|purge|trash|shred|\bdel\b|/d\b| -[dD]\b",
     "copy": r"\bcp\b|rsync|scp|install|copy|clip",
@@ -87,11 +96,13 @@ def _left_out(question: str, code: str) -> Iterator[str]:
         (_NAME, _has_name),
         (_NUMBER, _has_number),
         (_ACTION, _has_action),
+        (_TASK, _may_have_task),
     )
     for pattern, is_met in checks:
         for match in pattern.finditer(question):
             if not is_met(match, code):
-                yield match[0].removeprefix("and ").strip(" ,")
+                part = match.groupdict().get("task") or match[0]
+                yield part.removeprefix("and ").strip(" ,")
         question = pattern.sub(" ", question)  # what is a size is no number besides
 
 
@@ -161,5 +172,12 @@ def _has_number(match: re.Match[str], code: str) -> bool:
 
 
 def _has_action(match: re.Match[str], code: str) -> bool:
-    name = next(name for name in _ACTIONS if match[name])
+    said = match.groupdict()
+    name = next(name for name in _ACTIONS if said.get(name))
     return re.search(_ACTIONS[name], code) is not None
+
+
+def _may_have_task(match: re.Match[str], code: str) -> bool:
+    """Whether some command of `code` does more than list, or does the task by an option."""
+    lines = [line for line in code.splitlines() if line.strip()]
+    return not all(map(_LISTS.fullmatch, lines)) or _has_action(match, code)

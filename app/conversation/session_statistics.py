@@ -31,23 +31,25 @@ class Throughput:
     """Tokens, the time they took, and the time plain decoding would have taken.
 
     Attributes:
-        plain_steps: steps without a draft among those that were added: what plain decoding takes
-            was measured in the same time.
+        steps: forward passes. plain_steps: those without a draft, and undrafted_seconds what they
+            took: what plain decoding takes was measured in the same time.
     """
 
     tokens: int = 0
     seconds: float = 0.0
     plain_seconds: float = 0.0
+    steps: int = 0
     plain_steps: int = 0
+    undrafted_seconds: float = 0.0
 
-    def add(self, tokens: int, seconds: float, plain_seconds: float, plain_steps: int) -> None:
-        self.tokens += tokens
-        self.seconds += seconds
-        self.plain_seconds += plain_seconds
-        self.plain_steps += plain_steps
-
-    def remove(self, tokens: int, seconds: float, plain_seconds: float, plain_steps: int) -> None:
-        self.add(-tokens, -seconds, -plain_seconds, -plain_steps)
+    def add(self, other: Throughput, sign: int = 1) -> None:
+        """Add the figures of `other`, or take them away."""
+        self.tokens += sign * other.tokens
+        self.seconds += sign * other.seconds
+        self.plain_seconds += sign * other.plain_seconds
+        self.steps += sign * other.steps
+        self.plain_steps += sign * other.plain_steps
+        self.undrafted_seconds += sign * other.undrafted_seconds
 
     @property
     def speed(self) -> float:
@@ -63,6 +65,18 @@ class Throughput:
     def ratio(self) -> float:
         """Speed relative to plain decoding; 0 while unknown."""
         return self.plain_seconds / self.seconds if self.seconds else 0.0
+
+    @property
+    def drafted_ratio(self) -> float:
+        """Seconds for each token of steps with drafts, relative to the mean step without; 0 while
+        unknown.
+
+        `ratio` compares with the median step, which says nothing of the interruptions that steps
+        with drafts suffer, too.
+        """
+        tokens, plain = self.tokens - self.plain_steps, self.undrafted_seconds
+        drafted = self.seconds - plain
+        return drafted * self.plain_steps / (tokens * plain) if tokens and plain else 0.0
 
 
 @dataclass(slots=True)
@@ -109,7 +123,7 @@ class SessionStatistics:
     learned_share: float | None = None
     learning_waits: str = ""
     _recent: Throughput = field(default_factory=Throughput)
-    _steps: deque[tuple[int, float, float, int]] = field(default_factory=deque)
+    _steps: deque[Throughput] = field(default_factory=deque)
     _buckets: deque[TrendBucket] = field(default_factory=lambda: deque(maxlen=TREND_BUCKETS))
 
     def observe(self, event: Event, time: float) -> None:
@@ -186,12 +200,13 @@ class SessionStatistics:
     def _count(self, step: Step, budget_status: BudgetStatus, time: float) -> None:
         tokens, seconds = len(step.tokens), step.timings.total
         plain_seconds = self.answer.compare(step, budget_status)
-        counts = (tokens, seconds, plain_seconds, int(not step.drafted))
+        undrafted = not step.drafted
+        counts = Throughput(tokens, seconds, plain_seconds, 1, int(undrafted), seconds * undrafted)
         for total in (self.throughput, self.session, self._recent):
-            total.add(*counts)
+            total.add(counts)
         self._steps.append(counts)
         while len(self._steps) > 1 and self._recent.seconds > RECENT_SECONDS:
-            self._recent.remove(*self._steps.popleft())
+            self._recent.add(self._steps.popleft(), -1)
         self.draft_seconds += step.timings.draft
         self._add_to_trend(int(time / TREND_SECONDS * TREND_BUCKETS), tokens)
 

@@ -62,6 +62,7 @@ class Model:
         idle: its idle work, the most urgent first.
         learner: teaches its draft model; None for none.
         switch_idle: begins, or stops at once, all that is done beside answers.
+        asks: what an empty prompt says; empty for the usual words.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Model:
     idle: Sequence[SlicedWork] = ()
     learner: Learner | None = None
     switch_idle: Callable[[bool], object] = lambda enabled: None
+    asks: str = ""
 
 
 OpenModel = Callable[[str | None], Model]

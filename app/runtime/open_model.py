@@ -34,6 +34,7 @@ ABOUT_BUILT_IN = (
     "The built-in model is tiny and only knows shell commands, and English. Try: How do I extract a"
     " tar archive? Type /demo to see what drafts gain with a large model."
 )
+ASK_A_COMMAND = "Ask for a shell command"
 PACKAGED = (
     "{name} is a tiny general model. It answers anything, in English, and is often wrong: check"
     " facts, sums and code. For shell commands, switch to the model `built-in` with F5."
@@ -57,6 +58,7 @@ def open_model(
     from app.config import load_config
     from app.conversation.assistant import Assistant
     from app.engine.engine import load, open_chat_states
+    from app.models.discovery import embedded
 
     config = load_config(locations.settings)
     engine = load(options, locations)
@@ -86,9 +88,17 @@ def open_model(
 
     assistant = Assistant(engine, history, documents, default_docs=config.docs)
     works = (work,) if engine.states is None else (engine.states, work)
-    hint, close = _hint(engine), closing.close
     return Model(
-        engine.name, hint, assistant, close, engine, engine.path, works, learner, switch_idle
+        engine.name,
+        _hint(engine),
+        assistant,
+        closing.close,
+        engine,
+        engine.path,
+        works,
+        learner,
+        switch_idle,
+        ASK_A_COMMAND if engine.path == embedded() else "",
     )
 
 

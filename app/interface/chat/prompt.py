@@ -34,6 +34,8 @@ from datastores.chats.records import StoredMessage
 PATH_BEGINNINGS = ("/", "~/", "file://", "'", '"')
 """Of a pasted text that may be paths."""
 EDITING_HINT = "Editing question · {answer.stop} Cancel"
+ASK_ANYTHING = "Ask anything"
+"""What an empty prompt says, of a model that has no words of its own for it."""
 
 
 class Prompt(TextInput):
@@ -57,7 +59,7 @@ class Prompt(TextInput):
     def __init__(
         self, attachments: AttachmentBar, suggestions: Suggestions, *, id: str | None = None
     ) -> None:
-        super().__init__("Ask anything", id=id)
+        super().__init__(ASK_ANYTHING, id=id)
         self.attachments, self.suggestions = attachments, suggestions
         self.completion = Completion(self, suggestions)
         self._questions: Sequence[str] = ()

@@ -127,6 +127,6 @@ class Help(ModalScreen[None]):
                 continue
             yield Text(scope, style=dim + Style(bold=True))
             for keys, title, typed_as in shown:
-                key = (f"{keys or '–':<{KEY_COLUMNS}}", accent)
+                key = (f"{keys or '–'} ".ljust(KEY_COLUMNS), accent)
                 yield Text.assemble(key, title, (f"  {typed_as}" * bool(typed_as), dim))
             yield Text()

@@ -13,6 +13,7 @@ from pathlib import Path
 from app.config import load_config, write_setting
 from app.conversation.session_statistics import SessionStatistics
 from app.interface.chat.conversation import Conversation
+from app.interface.chat.prompt import ASK_ANYTHING
 from app.interface.commands.keymap import keymap_of
 from app.interface.models.download_task import DownloadTask
 from app.interface.models.picker import ModelPicker
@@ -152,6 +153,8 @@ class ModelSwitch:
             bar.state = NO_MODEL if bar.failed else ""
             bar.model = thread.model.name if thread.model is not None else ""
             self._conversation.set_hint(thread.model.hint if thread.model is not None else "")
+            asks = thread.model.asks if thread.model is not None else ""
+            self._conversation.prompt.placeholder = asks or ASK_ANYTHING
         return True
 
     async def _show_first_launch_hint(self) -> None:

@@ -82,17 +82,18 @@ def headline(stats: SessionStatistics, styles: PanelStyles) -> Text:
 def speed_bar(stats: SessionStatistics, plain: bool, width: int, styles: PanelStyles) -> Text:
     """The bar of the plain or of the drafted speed, `width` columns wide; both share one scale."""
     throughput = stats.current
-    fastest = max(throughput.speed, throughput.plain_speed) or 1.0
-    share = (throughput.plain_speed if plain else throughput.speed) / fastest
+    without = throughput.plain_speed if phrases.is_comparable(throughput) else 0.0
+    fastest = max(throughput.speed, without) or 1.0
+    share = (without if plain else throughput.speed) / fastest
     text = Text.assemble((bar(share, width), styles.faint if plain else styles.accent))
     text.pad_right(width - text.cell_len)
     return text
 
 
 def speed_text(stats: SessionStatistics, plain: bool, styles: PanelStyles) -> Text:
-    """`41 tok/s`, `~18 tok/s`; `–` before the first step."""
+    """`41 tok/s`, `~18 tok/s`; `–` before the first step, and for what cannot be compared."""
     assert stats.budget_status is not None
-    if not stats.current.tokens:
+    if not stats.current.tokens or (plain and not phrases.is_comparable(stats.current)):
         return Text("–", style=styles.dim)
     if not plain:
         return Text(format_speed(stats.current.speed), style=styles.text)

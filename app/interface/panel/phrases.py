@@ -24,9 +24,9 @@ MIN_SPEED_DIFFERENCE = 0.02
 MIN_MEASURED_TOKENS = 12
 """Speeds and shares of fewer tokens are not shown."""
 
-MIN_PLAIN_STEPS = 3
-"""With fewer steps without a draft in the time that is compared, nothing is called slower: another
-program may have slowed all of it."""
+MIN_COMPARED_STEPS = 12
+"""With fewer steps with drafts, or without, in the time that is compared, nothing is called slower:
+another program may have slowed some of them, and first answers try what drafts cost."""
 
 MANY_STATES = 4096
 """With fewer states (about fifty answers), the dense index rarely has a match."""
@@ -57,6 +57,20 @@ def is_faster(throughput: Throughput) -> bool:
     return is_measured(throughput) and throughput.ratio >= 1 + MIN_SPEED_DIFFERENCE
 
 
+def is_slower(throughput: Throughput) -> bool:
+    """Whether drafting was noticeably slower, as many steps of either kind show."""
+    plain, drafted = throughput.plain_steps, throughput.steps - throughput.plain_steps
+    if min(plain, drafted) < MIN_COMPARED_STEPS or throughput.ratio > 1 - MIN_SPEED_DIFFERENCE:
+        return False
+    return is_measured(throughput) and throughput.drafted_ratio > 1 + MIN_SPEED_DIFFERENCE
+
+
+def is_comparable(throughput: Throughput) -> bool:
+    """Whether the speed without drafts can be shown beside the other: not a higher one on thin
+    evidence."""
+    return throughput.ratio > 1 - MIN_SPEED_DIFFERENCE or is_slower(throughput)
+
+
 def ratio(throughput: Throughput, budget_status: BudgetStatus, *, writing: bool = False) -> str:
     """The headline: how many times as fast as without drafts.
 
@@ -68,7 +82,7 @@ def ratio(throughput: Throughput, budget_status: BudgetStatus, *, writing: bool 
     about = mark(budget_status)
     if is_faster(throughput):
         return f"{about}{times(throughput.ratio)} faster"
-    if throughput.ratio > 1 - MIN_SPEED_DIFFERENCE or throughput.plain_steps < MIN_PLAIN_STEPS:
+    if not is_slower(throughput):
         return "no speed-up"
     return f"{about}{round((1 - throughput.ratio) * 100)}% slower"
 
@@ -118,9 +132,9 @@ def advice(stats: SessionStatistics, larger: str) -> str:
     if is_fast(stats.current):
         return f"Drafting pays with larger models · {larger}"
     drafted = stats.answer.longest_drafted
-    if drafted:
+    if drafted >= MIN_MEASURED_TOKENS:
         return f"None of {drafted:,} draft tokens accepted; chats and imports help."
-    return "No draft was checked; chats and imports help."
+    return f"{'Few drafts were' if drafted else 'No draft was'} checked; chats and imports help."
 
 
 def accepted(stats: SessionStatistics) -> str:
@@ -138,7 +152,7 @@ def calls(stats: SessionStatistics) -> str:
 def saved(stats: SessionStatistics) -> str:
     """The time saved or lost in this session."""
     seconds = stats.saved_seconds
-    unknown = seconds < 0 and stats.session.plain_steps < MIN_PLAIN_STEPS
+    unknown = seconds < 0 and not is_slower(stats.session)
     if unknown or abs(seconds) <= MIN_SPEED_DIFFERENCE * stats.session.plain_seconds:
         return "no time saved"
     return f"{duration(abs(seconds))} {'saved' if seconds >= 0 else 'lost'}"

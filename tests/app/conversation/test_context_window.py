@@ -89,6 +89,24 @@ def test_a_full_window_stays_where_it_is_until_it_is_full_again(
     assert read <= prompts / 10
 
 
+def test_a_quarter_is_kept_where_old_turns_are_dropped(tmp_path: Path, history: History) -> None:
+    """It is all that the first question in a restored chat waits for."""
+    engine = scripted_engine(tmp_path, context_length=5 * CONTEXT, max_tokens=LIMIT)
+    longest = max_prompt_tokens(engine, LIMIT)
+    events = ask(Assistant(engine, history), long_chat(history, 100))
+    assert isinstance(events[-1], Finished)
+    assert longest * 0.15 < events[-1].statistics.prompt_tokens <= longest * 0.25
+
+
+def test_the_last_turn_is_kept_however_long_it_is(tmp_path: Path) -> None:
+    engine = scripted_engine(tmp_path, context_length=CONTEXT, max_tokens=LIMIT)
+    chat = [Message(USER, "early"), Message(ASSISTANT, "x" * 200)]
+    last = [Message(USER, "tell me all"), Message(ASSISTANT, "y" * 200), Message(USER, "again?")]
+    tokens, skipped = fit(engine, [*chat, *last], LIMIT)
+    assert skipped == len(chat)
+    assert tokens == engine.render(last)
+
+
 def test_the_boundary_outlives_the_program_and_older_messages_are_not_loaded(
     tmp_path: Path, history: History
 ) -> None:

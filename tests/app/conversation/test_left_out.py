@@ -28,6 +28,9 @@ def command(text: str) -> str:
         ("show the final 35 lines of kernel.log", "tail <file>", ["kernel.log", "35"]),
         ("ssh into pi.local on port 2222", "ssh <user>@<host> -p 22", ["pi.local", "2222"]),
         ("find *.tmp in /srv/data and count them", "find /srv/data -name '*.tmp'", ["count them"]),
+        ("How do I delete all big files?", "find <path> -size +100M", ["delete"]),
+        ("remove files older than 7 days", "find . -mtime +7", ["remove"]),
+        ("Please kill the process on a port", "sudo lsof -i :<port>", ["kill"]),
     ],
 )
 def test_what_is_missing_is_named(question: str, code: str, missing: list[str]) -> None:
@@ -52,6 +55,12 @@ def test_what_is_missing_is_named(question: str, code: str, missing: list[str]) 
         ("sort the .csv files and remove those", "rm *.csv"),
         ("open port 8080/tcp with node.js on python3", "ufw allow 8080/tcp"),
         ("convert a.mp3 to mp4 in 4k", "ffmpeg -i a.mp3 <out.mp4>"),
+        ("How do I delete all big files?", "find . -size +100M -exec rm {} +"),
+        ("remove duplicate lines", "sort --unique <file>"),
+        ("delete a branch", "git branch --delete <name>"),
+        ("delete old kernels", "ls /boot\napt autoremove"),
+        ("find files that I can delete", "find . -empty"),
+        ("count files", "find . -type f | wc --lines"),
         ("", "ls"),
     ],
 )

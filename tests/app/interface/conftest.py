@@ -71,7 +71,7 @@ class Stage:
         closed: the names of those that were closed again.
         engine: whose vocabulary and context the models have; None for none.
         first: whether this is the first launch.
-        hint: what is to be known of the first model.
+        hint: what is to be known of the first model. asks: what its empty prompt says.
         keys: other keys, by name.
     """
 
@@ -87,6 +87,7 @@ class Stage:
     first: bool = False
     engine: Engine | None = None
     hint: str = "It knows commands."
+    asks: str = ""
 
     def __post_init__(self) -> None:
         self.assistant = ScriptedAssistant(self.history.new_connection(), self.scripts)
@@ -111,7 +112,13 @@ class Stage:
         name = path.stem if path != embedded() else "small helper"
         hint = self.hint if path == embedded() else ""
         return Model(
-            name, hint, self.assistant, lambda: self.closed.append(name), self.engine, path
+            name,
+            hint,
+            self.assistant,
+            lambda: self.closed.append(name),
+            self.engine,
+            path,
+            asks=self.asks if path == embedded() else "",
         )
 
 

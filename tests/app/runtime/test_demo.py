@@ -91,8 +91,8 @@ def test_the_conclusion_is_what_was_measured_and_explains_a_small_speedup() -> N
     after = [MeasuredAnswer(60, 20, 1.5, 3.0), MeasuredAnswer(60, 28, 1.5, 3.0)]
     assert speedup(after) == 2.0
     assert conclusion(before, after) == (
-        "Before the import, answers came 1.1× as fast with drafts as without; after it, 2.0×,"
-        " with 2.5 tokens per step."
+        "Before the import, answers came about as fast with drafts as without; after it, 2.0× as"
+        " fast, with 2.5 tokens per step."
     )
     slow = [MeasuredAnswer(60, 24, 2.5, 3.0)]
     assert "took 2.1 times as long as one without" in conclusion(before, slow)

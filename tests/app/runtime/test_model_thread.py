@@ -18,7 +18,7 @@ from app.indexing.corpus_index import TOKENS_FILE
 from app.locations import Locations
 from app.models.discovery import embedded
 from app.runtime.model_thread import Model, ModelThread
-from app.runtime.open_model import open_model
+from app.runtime.open_model import ASK_A_COMMAND, open_model
 from datastores.chats.history import History
 from datastores.chats.records import StoredMessage
 from datastores.errors import ModelError, StoreError
@@ -82,6 +82,11 @@ def test_a_base_model_is_named_one_and_asked_in_a_plain_form(
         assert BASE_MODEL in model.hint
         assert model.engine is not None
         assert model.engine.stop == ("\nQuestion:",)
+        assert model.asks == ""
+
+
+def test_the_built_in_model_asks_for_what_it_knows(thread: ModelThread) -> None:
+    assert load(thread).asks == ASK_A_COMMAND
 
 
 def test_the_same_chat_goes_on_with_another_tokenizer(

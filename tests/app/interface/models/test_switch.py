@@ -10,6 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from app.config import load_config
+from app.interface.chat.prompt import ASK_ANYTHING
 from app.interface.models.picker import ModelPicker
 from app.interface.screen import ChatScreen
 from app.locations import ModelFolders
@@ -88,6 +89,15 @@ async def test_the_hint_is_that_of_the_model_that_answers(stage: Make, other: Pa
         await until(pilot, lambda: "It knows commands." in shown(made))
         await until(pilot, lambda: "Switched to built-in" in notices(made))
     assert load_config(made.locations.settings).model == ""
+
+
+async def test_the_empty_prompt_asks_for_what_the_model_knows(stage: Make, other: Path) -> None:
+    made = stage(asks="Ask for a command")
+    async with made.app.run_test() as pilot:
+        await until(pilot, lambda: made.conversation.prompt.placeholder == "Ask for a command")
+        await choose(pilot, made, "other")
+        await until(pilot, lambda: f"Switched to {OTHER}" in notices(made))
+        assert made.conversation.prompt.placeholder == ASK_ANYTHING
 
 
 async def test_a_failed_switch_keeps_the_previous_model_and_the_prompt(

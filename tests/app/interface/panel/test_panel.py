@@ -42,7 +42,8 @@ def footer_of(script: Script, width: int = 76) -> list[str]:
 
 
 def throughput(ratio: float, tokens: int = 100) -> Throughput:
-    return Throughput(tokens, 1.0, ratio, plain_steps=9)
+    """Half of the steps are plain, and all take equally long."""
+    return Throughput(tokens, 1.0, ratio, tokens, tokens // 2, ratio / 2)
 
 
 def test_before_the_first_answer_it_introduces_itself() -> None:
@@ -190,15 +191,34 @@ def test_a_model_whose_drafts_were_used_did_not_write_by_itself(status: BudgetSt
 
 
 def test_nothing_is_called_slower_that_was_compared_with_another_moment() -> None:
-    slow = Throughput(100, 1.0, 0.39)
+    slow = Throughput(100, 1.0, 0.39, steps=100)
     assert phrases.ratio(slow, BUDGET_STATUS) == "no speed-up"
-    slow.plain_steps = 3
+    slow.plain_steps, slow.undrafted_seconds = 50, 0.2
     assert phrases.ratio(slow, BUDGET_STATUS) == "61% slower"
     stats = statistics_of(SCRIPT)
-    stats.session = Throughput(100, 9.0, 4.0)
+    stats.session = Throughput(100, 9.0, 4.0, steps=100)
     assert phrases.saved(stats) == "no time saved"
-    stats.session.plain_steps = 3
+    stats.session.plain_steps, stats.session.undrafted_seconds = 50, 2.0
     assert phrases.saved(stats) == "5.0 s lost"
+
+
+def test_a_few_slow_steps_with_drafts_are_no_evidence() -> None:
+    few = Throughput(56, 6.2, 4.6, steps=53, plain_steps=46, undrafted_seconds=4.0)
+    assert few.drafted_ratio > 2
+    assert phrases.ratio(few, BUDGET_STATUS) == "no speed-up"
+
+
+def test_interruptions_that_plain_steps_suffer_too_are_no_evidence() -> None:
+    busy = Throughput(100, 10.0, 6.0, steps=100, plain_steps=50, undrafted_seconds=5.0)
+    assert phrases.ratio(busy, BUDGET_STATUS) == "no speed-up"
+
+
+def test_the_speed_without_drafts_is_not_shown_on_thin_evidence() -> None:
+    stats = statistics_of(SCRIPT)
+    stats.throughput = Throughput(56, 6.2, 4.6, steps=53, plain_steps=46, undrafted_seconds=4.0)
+    speeds = footer(stats, 76, STYLES)[0].plain
+    assert speeds.startswith("no speed-up")
+    assert speeds.rstrip().endswith("–")
 
 
 def test_acceptance_is_of_the_longest_draft() -> None:
