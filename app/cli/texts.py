@@ -56,11 +56,11 @@ def import_(options: Options, paths: tuple[Path, ...], as_json: bool, watch: boo
     """Import your files, to answer from them and to answer faster.
 
     PATH is a file, a folder or an archive. File types are detected: Markdown, plain text, source
-    code, HTML, PDF, mails, notebooks, shell histories, and exports of ChatGPT, Claude, Gemini, Open
-    WebUI, LM Studio, llama.cpp, specchat and most programs that write messages as JSON or JSONL.
-    Folders follow .gitignore; folders of programs (node_modules, .obsidian) are left out unless
-    PATH is one; secrets are removed. Re-importing adds only what is new. Ctrl-C stops; the same
-    command resumes.
+    code, HTML, PDF, Word and OpenDocument texts (.docx, .odt), mails, notebooks, shell histories,
+    and exports of ChatGPT, Claude, Gemini, Open WebUI, LM Studio, llama.cpp, specchat and most
+    programs that write messages as JSON or JSONL. Folders follow .gitignore; folders of programs
+    (node_modules, .obsidian) are left out unless PATH is one; secrets are removed. Re-importing
+    adds only what is new. Ctrl-C stops; the same command resumes.
     """
     if Path("-") in paths and not os.path.exists("-"):
         raise InputError("standard input cannot be imported: save it to a file, and import that")

@@ -53,6 +53,7 @@ class AnswerRequest:
     window: Boundary = WHOLE_CHAT
     prompted: Boundary | None = None
     remark: str = ""
+    after_loop: bool = False
 
     @property
     def left_out(self) -> Boundary:
@@ -66,8 +67,6 @@ class AnswerRequest:
             *system,
             *self.messages[len(system) + self.left_out.dropped - self.window.dropped :],
         ]
-
-    after_loop: bool = False
 
     def generation(self, passages: Sequence[FoundPassage] = ()) -> GenerationRequest:
         """What the model is asked for, with `passages` before the question."""
