@@ -117,7 +117,7 @@ def _watch(paths: Sequence[Path], locations: Locations, watched: bool, as_json: 
     """Follow the changes of what was imported, or no longer."""
     known = read_imports(locations.imported)
     for source in (source_of(path) for path in paths):
-        if source not in known:
+        if source not in known or known[source].watched == watched:
             continue
         session.watch(locations.imported, source, watched)
         if not as_json:

@@ -133,6 +133,8 @@ def test_ctrl_c_says_how_to_go_on(
 def test_a_watched_folder_is_listed_as_such_until_it_is_not(
     specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert specchat("import", "--no-watch", folder) == DONE
+    assert "watching" not in capsys.readouterr().out, "it never was"
     assert specchat("import", "--watch", folder) == DONE
     assert f"watching {folder}" in capsys.readouterr().out.splitlines()
     assert specchat("sources") == DONE
