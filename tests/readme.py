@@ -1,7 +1,7 @@
-"""The generated parts of README.md. `python -m tests.readme` writes them, test_docs checks them.
+"""What is generated of the pages for people. `python -m tests.readme` writes it, test_docs checks.
 
-Owns three blocks: what the commands' own help says, the keys of the interface, and the settings
-with their docstrings and defaults.
+Owns three blocks, each between comments in the page beside the code that it describes: the help of
+the commands, the keys of the interface, and the settings with their docstrings and defaults.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -22,18 +21,37 @@ from app.config import Config
 from app.interface.commands.keymap import Keymap
 from app.interface.commands.scopes import SCOPES
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
 WIDTH = 80
 
 
-def with_generated_parts(text: str) -> str:
-    """The README's text with every generated block as it has to be."""
-    blocks = {"help": help_block(), "keys": keys_block(), "settings": settings_block()}
-    for name, block in blocks.items():
-        start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-        pattern = re.compile(f"{start}.*?{end}", re.DOTALL)
-        text = pattern.sub(lambda _: f"{start}\n{block}\n{end}", text)  # noqa: B023
-    return text
+def pages() -> list[Path]:
+    """Every page for people, in every folder of the program."""
+    folders = ("app", "assets", "datastores", "engines")
+    return [*ROOT.glob("*.md"), *(p for name in folders for p in (ROOT / name).rglob("README.md"))]
+
+
+def generated() -> dict[Path, tuple[str, Callable[[], str]]]:
+    """Page → the name of its generated block, and what makes it."""
+    return {
+        ROOT / "app" / "cli" / "README.md": ("help", help_block),
+        ROOT / "app" / "interface" / "README.md": ("keys", keys_block),
+        ROOT / "app" / "README.md": ("settings", settings_block),
+    }
+
+
+def with_block(text: str, name: str, block: str) -> str:
+    """A page's text with the block of that name as it has to be.
+
+    Raises:
+        ValueError: the page has no comments for it.
+    """
+    before, start, rest = text.partition(f"<!-- {name} -->")
+    _, end, after = rest.partition(f"<!-- /{name} -->")
+    if not end:
+        raise ValueError(f"no <!-- {name} --> … <!-- /{name} -->")
+    return f"{before}{start}\n{block}\n{end}{after}"
 
 
 def help_block() -> str:
@@ -105,4 +123,5 @@ def _docstrings(settings: type) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    README.write_text(with_generated_parts(README.read_text()))
+    for page, (name, make) in generated().items():
+        page.write_text(with_block(page.read_text(), name, make()))

@@ -1,6 +1,7 @@
 """What verifying several tokens at once costs on a CPU, by how a file's weights are stored.
 
-Owns the figures measured for the README, for models that this machine has not measured itself yet.
+Owns the figures measured for engines/README.md, for models that this machine has not measured
+itself yet.
 """
 
 from __future__ import annotations

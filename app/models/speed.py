@@ -10,7 +10,8 @@ from engines.llama.gguf import Metadata
 from engines.llama.threads import default_threads
 
 CORE_BYTES_PER_S = 5e9
-"""Bytes of weights that a slow core computes with: half of what two took with Q4_K_M (README)."""
+"""Bytes of weights that a slow core computes with: half of what two took with Q4_K_M (see
+engines/README.md)."""
 MEMORY_BYTES_PER_S = 40e9
 """What a common computer's memory delivers to all cores together."""
 CARD_BYTES_PER_S = 200e9

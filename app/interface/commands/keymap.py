@@ -3,7 +3,7 @@
 Textual applies the remapping (`App.set_keymap`, by binding id) but reports neither unknown ids nor
 unknown keys, and a clash only when the key is pressed. So this module checks, at start-up, that
 each id exists, that each key exists, and that no key means two things in one place. It also writes
-keys for people, in hints, the help screen and the README.
+keys for people, in hints, the help screen and README.md.
 
 Refuses to know what a binding runs: the screens and widgets that declare it do.
 """

@@ -90,12 +90,6 @@ def test_first_launch(stage: Make, snap_compare: Compare, size: tuple[int, int])
     assert snap_compare(made.app, terminal_size=size, run_before=loaded(made))
 
 
-def test_the_readme_s_picture(stage: Make, snap_compare: Compare) -> None:
-    """The README opens with this one; F3 colours the words by their source."""
-    made = stage()
-    assert snap_compare(made.app, terminal_size=(120, 30), run_before=before(made, "f3"))
-
-
 @pytest.mark.parametrize("size", SIZES)
 def test_an_answer(
     stage: Make, history: History, snap_compare: Compare, size: tuple[int, int]

@@ -71,7 +71,7 @@ async def test_help_explains_the_panel_and_names_every_key(stage: Make) -> None:
                 assert f"{keys or '–':<20}{title}" in page
         words = " ".join(page.split())
         assert all(source.meaning in words for source in SOURCES.values())
-        assert "chat.find" not in page, "names of settings stand in the README"
+        assert "chat.find" not in page, "names of settings stand in app/interface/README.md"
         await pilot.press("escape")
         assert isinstance(made.app.screen, ChatScreen)
 
