@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sqlite_utils import Database
 
 from datastores.storage.erasure import erase_requested, request_erasure
-from datastores.storage.sqlite import Store
+from datastores.storage.sqlite import Schema, Store
 
 Ids = NDArray[np.uint32]
 
@@ -53,7 +53,7 @@ class TokenCache:
     @classmethod
     def open(cls, path: Path) -> TokenCache:
         """Open or create the cache."""
-        opened = cls(Store(path, MIGRATIONS))
+        opened = cls(Store(path, SCHEMA))
         # A cache: what a power failure loses is tokenised again.
         opened.store.db.conn.execute("PRAGMA synchronous = NORMAL")
         return opened
@@ -120,8 +120,7 @@ def _texts(db: Database) -> None:
     )
 
 
-MIGRATIONS = (_texts,)
-"""Version n of the cache is what the first n of these produce."""
+SCHEMA = Schema(1, _texts, cache=True)
 
 
 def _packed(spans: Sequence[TokenSpan]) -> bytes:

@@ -34,10 +34,10 @@ from app.models.safetensors import CPU, torch_device
 from app.models.selection import choose_embedder
 from app.runtime.learning import awaited_answers
 from app.sanitise import one_line
-from datastores.chats.records import MIGRATIONS as HISTORY
+from datastores.chats.records import SCHEMA as HISTORY
 from datastores.errors import ModelError, SpecchatError
 from datastores.kv_blocks import stored
-from datastores.library.library import MIGRATIONS as LIBRARY
+from datastores.library.library import SCHEMA as LIBRARY
 from datastores.passages.embeddings import StoredVectors
 from datastores.storage.integrity import DamagedError, require_usable, translate_errors
 from datastores.storage.sqlite import require_sound
@@ -127,11 +127,11 @@ def _databases(locations: Locations) -> Iterator[Finding]:
     for damage in found_damage(locations):
         yield Finding("damage", BAD if damage.kept else OFF, damage.text)
     aside = "the next start sets it aside and begins a new one"
-    for topic, path, migrations, none in (
+    for topic, path, schema, none in (
         ("history", locations.history, HISTORY, "no chats"),
         ("library", locations.library, LIBRARY, "no imports"),
     ):
-        problem = _problem(path, partial(require_sound, path, migrations), aside)
+        problem = _problem(path, partial(require_sound, path, schema), aside)
         size = f"{path}, {format_size(path.stat().st_size)}" if path.exists() else none
         yield Finding(topic, BAD if problem else OK, problem or size)
     for folder in (locations.projections, locations.states, locations.replay):

@@ -21,7 +21,7 @@ from datastores.chats.records import (
     CHAT_COLUMNS,
     INTERRUPTED,
     MESSAGE_COLUMNS,
-    MIGRATIONS,
+    SCHEMA,
     STREAMING,
     WHOLE,
     WORD_INDEXES,
@@ -204,7 +204,7 @@ class History(HistoryReader):
 
         `store.quarantined` names the damaged predecessor, if there was one.
         """
-        history = cls(Store(path, MIGRATIONS))
+        history = cls(Store(path, SCHEMA))
         history.mark_interrupted()
         return history
 

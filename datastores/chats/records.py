@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
+from datastores.storage.sqlite import Schema
 from datastores.tokens import unpack
 
 SYSTEM = "system"
@@ -155,7 +156,8 @@ def _chats_and_messages(db: Database) -> None:
             sampling TEXT NOT NULL DEFAULT '{}',
             active INTEGER REFERENCES messages(id) ON DELETE SET NULL DEFERRABLE INITIALLY DEFERRED,
             created REAL NOT NULL,
-            updated REAL NOT NULL
+            updated REAL NOT NULL,
+            docs TEXT NOT NULL DEFAULT ''
         );
         CREATE TABLE messages (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -170,6 +172,7 @@ def _chats_and_messages(db: Database) -> None:
             statistics TEXT NOT NULL DEFAULT '{}',
             writer TEXT NOT NULL DEFAULT '',
             created REAL NOT NULL,
+            attachments TEXT NOT NULL DEFAULT '[]',
             UNIQUE (chat, id),
             FOREIGN KEY (chat, parent) REFERENCES messages(chat, id) DEFERRABLE INITIALLY DEFERRED
         );
@@ -181,89 +184,11 @@ def _chats_and_messages(db: Database) -> None:
 
 
 def _full_text(db: Database) -> None:
-    # The text is stored once, in `chats` and `messages`; the indexes hold its words. An answer is
-    # indexed when it is finished, not at every partial write.
+    # The text is stored once, in `chats` and `messages`; the indexes hold the words of its search
+    # form (`datastores.search_form`). An answer is indexed when it is finished, not at every
+    # partial write.
     db.executescript(
         """
-        CREATE VIRTUAL TABLE chats_text USING fts5 (
-            title, content = 'chats', content_rowid = 'id',
-            tokenize = "unicode61 remove_diacritics 2", prefix = '2 3'
-        );
-        CREATE VIRTUAL TABLE messages_text USING fts5 (
-            content, content = 'messages', content_rowid = 'id',
-            tokenize = "unicode61 remove_diacritics 2", prefix = '2 3'
-        );
-        CREATE TRIGGER chats_text_insert AFTER INSERT ON chats BEGIN
-            INSERT INTO chats_text (rowid, title) VALUES (new.id, new.title);
-        END;
-        CREATE TRIGGER chats_text_delete AFTER DELETE ON chats BEGIN
-            INSERT INTO chats_text (chats_text, rowid, title) VALUES ('delete', old.id, old.title);
-        END;
-        CREATE TRIGGER chats_text_update AFTER UPDATE OF title ON chats BEGIN
-            INSERT INTO chats_text (chats_text, rowid, title) VALUES ('delete', old.id, old.title);
-            INSERT INTO chats_text (rowid, title) VALUES (new.id, new.title);
-        END;
-        CREATE TRIGGER messages_text_insert AFTER INSERT ON messages WHEN new.finish <> '' BEGIN
-            INSERT INTO messages_text (rowid, content) VALUES (new.id, new.content);
-        END;
-        CREATE TRIGGER messages_text_delete AFTER DELETE ON messages WHEN old.finish <> '' BEGIN
-            INSERT INTO messages_text (messages_text, rowid, content)
-            VALUES ('delete', old.id, old.content);
-        END;
-        CREATE TRIGGER messages_text_update AFTER UPDATE OF content, finish ON messages BEGIN
-            INSERT INTO messages_text (messages_text, rowid, content)
-            SELECT 'delete', old.id, old.content WHERE old.finish <> '';
-            INSERT INTO messages_text (rowid, content)
-            SELECT new.id, new.content WHERE new.finish <> '';
-        END;
-        """
-    )
-
-
-def _presets_and_erasures(db: Database) -> None:
-    # AUTOINCREMENT: a request made while an earlier one is being completed needs a higher number.
-    db.executescript(
-        """
-        CREATE TABLE presets (
-            name TEXT PRIMARY KEY,
-            system TEXT NOT NULL,
-            sampling TEXT NOT NULL
-        );
-        CREATE TABLE erasures (wanted INTEGER PRIMARY KEY AUTOINCREMENT);
-        """
-    )
-
-
-def _name(db: Database) -> None:
-    # Ids count from 1 in every history: keys made of them need the name of the history as well.
-    db.executescript(
-        """
-        CREATE TABLE history (name TEXT NOT NULL);
-        INSERT INTO history VALUES (lower(hex(randomblob(6))));
-        """
-    )
-
-
-def _docs(db: Database) -> None:
-    db.executescript("ALTER TABLE chats ADD COLUMN docs TEXT NOT NULL DEFAULT ''")
-
-
-def _attachments(db: Database) -> None:
-    db.executescript("ALTER TABLE messages ADD COLUMN attachments TEXT NOT NULL DEFAULT '[]'")
-
-
-def _search_form(db: Database) -> None:
-    # Words in every script: the indexes hold the texts' search form (`datastores.search_form`).
-    db.executescript(
-        """
-        DROP TRIGGER chats_text_insert;
-        DROP TRIGGER chats_text_delete;
-        DROP TRIGGER chats_text_update;
-        DROP TRIGGER messages_text_insert;
-        DROP TRIGGER messages_text_delete;
-        DROP TRIGGER messages_text_update;
-        DROP TABLE chats_text;
-        DROP TABLE messages_text;
         CREATE VIRTUAL TABLE chats_text USING fts5 (
             title, content = '',
             tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'", prefix = '2 3'
@@ -272,9 +197,6 @@ def _search_form(db: Database) -> None:
             content, content = '',
             tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'", prefix = '2 3'
         );
-        INSERT INTO chats_text (rowid, title) SELECT id, index_form(title) FROM chats;
-        INSERT INTO messages_text (rowid, content)
-        SELECT id, index_form(content) FROM messages WHERE finish <> '';
         CREATE TRIGGER chats_text_insert AFTER INSERT ON chats BEGIN
             INSERT INTO chats_text (rowid, title) VALUES (new.id, index_form(new.title));
         END;
@@ -304,31 +226,30 @@ def _search_form(db: Database) -> None:
     )
 
 
-def _more_spellings(db: Database) -> None:
-    # The words of later search forms.
+def _presets_and_erasures(db: Database) -> None:
+    # AUTOINCREMENT: a request made while an earlier one is being completed needs a higher number.
+    # Ids count from 1 in every history: keys made of them need the name of the history as well.
     db.executescript(
         """
-        INSERT INTO chats_text (chats_text) VALUES ('delete-all');
-        INSERT INTO messages_text (messages_text) VALUES ('delete-all');
-        INSERT INTO chats_text (rowid, title) SELECT id, index_form(title) FROM chats;
-        INSERT INTO messages_text (rowid, content)
-        SELECT id, index_form(content) FROM messages WHERE finish <> '';
+        CREATE TABLE presets (
+            name TEXT PRIMARY KEY,
+            system TEXT NOT NULL,
+            sampling TEXT NOT NULL
+        );
+        CREATE TABLE erasures (wanted INTEGER PRIMARY KEY AUTOINCREMENT);
+        CREATE TABLE history (name TEXT NOT NULL);
+        INSERT INTO history VALUES (lower(hex(randomblob(6))));
         """
     )
 
 
-MIGRATIONS = (
-    _chats_and_messages,
-    _full_text,
-    _presets_and_erasures,
-    _name,
-    _docs,
-    _attachments,
-    _search_form,
-    _more_spellings,
-)
-"""Version n of the history is what the first n of these produce. One that was released is never
-edited again."""
+def _history(db: Database) -> None:
+    _chats_and_messages(db)
+    _full_text(db)
+    _presets_and_erasures(db)
+
+
+SCHEMA = Schema(8, _history, lasting=frozenset({"chats", "messages"}))
 
 
 WORD_INDEXES = ("chats_text", "messages_text")

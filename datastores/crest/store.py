@@ -29,14 +29,14 @@ from datastores.crest.build import BuiltStore, build, count, select
 from datastores.crest.counting import TokenDocument
 from datastores.crest.subtraction import BaseTier, Subtraction, drop_uses, overwrite
 from datastores.storage.erasure import empty_log
-from datastores.storage.sqlite import Store
+from datastores.storage.sqlite import Schema, Store
 from datastores.tokens import unpack
 
 
-def _tiers_and_pages(db: Database) -> None:
-    # Pages of the base tier are numbered 0, 1, …; those of the delta tier -1, -2, …: one table, so
-    # that one statement fetches all that a lookup needs. Documents keep their token ids until a
-    # rebuild takes them into the base tier, which keeps eight bytes of their identity.
+def _tiers(db: Database) -> None:
+    # Documents keep their token ids until a rebuild takes them into the base tier, which keeps
+    # eight bytes of their identity. The delta tier has tables of its own, which are emptied as a
+    # whole.
     db.executescript(
         """
         CREATE TABLE tiers (
@@ -45,28 +45,15 @@ def _tiers_and_pages(db: Database) -> None:
             pages INTEGER NOT NULL,
             entries INTEGER NOT NULL,
             ids BLOB NOT NULL,
-            documents BLOB NOT NULL
+            documents BLOB NOT NULL,
+            least INTEGER NOT NULL,
+            tokens INTEGER NOT NULL,
+            uses BLOB NOT NULL
         );
         CREATE TABLE pages (number INTEGER PRIMARY KEY, entries BLOB NOT NULL);
-        CREATE TABLE fresh (
+        CREATE TABLE pending (
             identity BLOB PRIMARY KEY, kind INTEGER NOT NULL, tokens BLOB NOT NULL
         ) WITHOUT ROWID;
-        """
-    )
-
-
-def _pending_documents(db: Database) -> None:
-    db.executescript("ALTER TABLE fresh RENAME TO pending")
-
-
-def _exact_counts(db: Database) -> None:
-    # The base tier of an older store has no exact counts (`least` is 0): the first document to
-    # leave it empties it. The delta has tables of its own, which are emptied as a whole.
-    db.executescript(
-        """
-        ALTER TABLE tiers ADD COLUMN least INTEGER NOT NULL DEFAULT 0;
-        ALTER TABLE tiers ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0;
-        ALTER TABLE tiers ADD COLUMN uses BLOB NOT NULL DEFAULT x'';
         CREATE TABLE delta (
             longest INTEGER NOT NULL,
             pages INTEGER NOT NULL,
@@ -74,17 +61,11 @@ def _exact_counts(db: Database) -> None:
             ids BLOB NOT NULL
         );
         CREATE TABLE delta_pages (number INTEGER PRIMARY KEY, entries BLOB NOT NULL);
-        INSERT INTO delta SELECT longest, pages, entries, ids FROM tiers WHERE tier = 1;
-        INSERT INTO delta_pages SELECT -1 - number, entries FROM pages WHERE number < 0;
-        DELETE FROM tiers WHERE tier = 1;
-        DELETE FROM pages WHERE number < 0;
         """
     )
 
 
-MIGRATIONS = (_tiers_and_pages, _pending_documents, _exact_counts)
-"""Version n of the store is what the first n of these produce. One that was released is never
-edited again."""
+SCHEMA = Schema(3, _tiers, lasting=frozenset({"pages"}), cache=True)
 
 BASE = 0
 """The number of the base tier's row in `tiers`."""
@@ -130,7 +111,7 @@ class CrestStore:
         Args:
             budget_bytes: the most the file may take, at least `MIN_BUDGET_BYTES`.
         """
-        opened = cls(Store(path, MIGRATIONS), max(budget_bytes, MIN_BUDGET_BYTES))
+        opened = cls(Store(path, SCHEMA), max(budget_bytes, MIN_BUDGET_BYTES))
         # A projection: what a power failure loses is rebuilt from the texts.
         opened.store.db.conn.execute("PRAGMA synchronous = NORMAL")
         return opened

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sqlite_utils import Database
 
 from datastores.dense.projection import Codes, Projection, unpack_projection
-from datastores.dense.schema import MIGRATIONS
+from datastores.dense.schema import SCHEMA
 from datastores.errors import StoreError
 from datastores.storage.erasure import erase_requested, request_erasure
 from datastores.storage.integrity import (
@@ -94,7 +94,7 @@ class DenseStore:
         A projection that is damaged, another model's, or for states of another width is dropped
         with its keys, which mean nothing without it. The tokens stay, and are encoded again.
         """
-        opened = cls(Store(path, MIGRATIONS), fingerprint, width)
+        opened = cls(Store(path, SCHEMA), fingerprint, width)
         try:
             opened._read_projection()
         except ValueError:
@@ -283,7 +283,7 @@ def retain(path: Path, prefixes: tuple[str, ...], wanted: Collection[str]) -> No
         StoreError: the index cannot be written, or another process keeps an older state of it;
             calling this again finishes the work.
     """
-    with closing(Store(path, MIGRATIONS)) as store:
+    with closing(Store(path, SCHEMA)) as store:
         with store.writing() as db:
             sources = {row["source"] for row in db.query("SELECT DISTINCT source FROM documents")}
             gone = [one for one in sources if one.startswith(prefixes) and one not in wanted]

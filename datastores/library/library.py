@@ -23,7 +23,7 @@ from datastores.library.documents import (
     StoreDocument,
 )
 from datastores.storage.erasure import erase_requested, request_erasure
-from datastores.storage.sqlite import Store
+from datastores.storage.sqlite import Schema, Store
 
 
 def _sources_and_texts(db: Database) -> None:
@@ -75,9 +75,7 @@ def _sources_and_texts(db: Database) -> None:
     )
 
 
-MIGRATIONS = (_sources_and_texts,)
-"""Version n of the library is what the first n of these produce. One that was released is never
-edited again."""
+SCHEMA = Schema(1, _sources_and_texts)
 
 
 class Library:
@@ -92,7 +90,7 @@ class Library:
     @classmethod
     def open(cls, path: Path) -> Library:
         """Open or create the library; `store.quarantined` names a damaged predecessor."""
-        library = cls(Store(path, MIGRATIONS))
+        library = cls(Store(path, SCHEMA))
         # What a power failure loses can be imported again; a file is stored whole or not at all.
         library.store.db.conn.execute("PRAGMA synchronous = NORMAL")
         return library

@@ -18,7 +18,7 @@ from sqlite_utils import Database
 from datastores.passages.chunks import Chunk
 from datastores.passages.protocol import Passage
 from datastores.storage.erasure import erase_requested, request_erasure
-from datastores.storage.sqlite import Store
+from datastores.storage.sqlite import Schema, Store
 
 INDEX = "chunks_index"
 """The word index (FTS5)."""
@@ -26,7 +26,10 @@ TOKENIZER = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
 """Of the word index, for texts in their search form: part of the schema."""
 
 
-def _texts_and_chunks(db: Database) -> None:
+def _passages(db: Database) -> None:
+    # Vectors, by the digest of what they stand for, are one embedding model's (`embeddings`), whose
+    # unrelated texts have the inner products `mean` and `deviation`; words are those counted of
+    # each passage (`word_counts`).
     db.executescript(
         f"""
         CREATE TABLE texts (key BLOB PRIMARY KEY) WITHOUT ROWID;
@@ -41,65 +44,7 @@ def _texts_and_chunks(db: Database) -> None:
             digest BLOB NOT NULL
         );
         CREATE INDEX chunks_by_text ON chunks(text);
-        CREATE VIRTUAL TABLE {INDEX} USING fts5(
-            heading, content, content='chunks', content_rowid='id',
-            tokenize="porter unicode61 remove_diacritics 2"
-        );
-        CREATE TRIGGER chunks_added AFTER INSERT ON chunks BEGIN
-            INSERT INTO {INDEX} (rowid, heading, content)
-            VALUES (new.id, new.heading, new.content);
-        END;
-        CREATE TRIGGER chunks_removed AFTER DELETE ON chunks BEGIN
-            INSERT INTO {INDEX} ({INDEX}, rowid, heading, content)
-            VALUES ('delete', old.id, old.heading, old.content);
-        END;
-        CREATE TABLE erasures (wanted INTEGER PRIMARY KEY);
-        """
-    )
-
-
-def _vectors(db: Database) -> None:
-    """Vectors by what they stand for, of one embedding model; see `embeddings`."""
-    db.executescript(
-        """
-        CREATE TABLE embedder (
-            fingerprint TEXT PRIMARY KEY, path TEXT NOT NULL, width INTEGER NOT NULL
-        ) WITHOUT ROWID;
-        CREATE TABLE vectors (digest BLOB PRIMARY KEY, vector BLOB NOT NULL);
         CREATE INDEX chunks_by_digest ON chunks(digest);
-        CREATE TRIGGER vectors_removed AFTER DELETE ON chunks
-        WHEN NOT EXISTS (SELECT 1 FROM chunks WHERE digest = old.digest) BEGIN
-            DELETE FROM vectors WHERE digest = old.digest;
-        END;
-        """
-    )
-
-
-def _words(db: Database) -> None:
-    """The counted words of each passage; see `word_counts`."""
-    db.executescript(
-        """
-        CREATE TABLE words (
-            id INTEGER PRIMARY KEY REFERENCES chunks(id) ON DELETE CASCADE,
-            counts BLOB NOT NULL
-        );
-        """
-    )
-
-
-def _unrelated_texts(db: Database) -> None:
-    """The scale of a model's inner products; one bound before has none, and is bound again."""
-    for column in ("mean", "deviation"):
-        db.conn.execute(f"ALTER TABLE embedder ADD COLUMN {column} REAL NOT NULL DEFAULT 0")
-
-
-def _search_form(db: Database) -> None:
-    """Words in every script, by `datastores.search_form`; words counted before are counted anew."""
-    db.executescript(
-        f"""
-        DROP TRIGGER chunks_added;
-        DROP TRIGGER chunks_removed;
-        DROP TABLE {INDEX};
         CREATE VIRTUAL TABLE {INDEX} USING fts5(
             heading, content, content='', tokenize="{TOKENIZER}"
         );
@@ -111,34 +56,28 @@ def _search_form(db: Database) -> None:
             INSERT INTO {INDEX} ({INDEX}, rowid, heading, content)
             VALUES ('delete', old.id, index_form(old.heading), index_form(old.content));
         END;
-        INSERT INTO {INDEX} (rowid, heading, content)
-        SELECT id, index_form(heading), index_form(content) FROM chunks;
-        DELETE FROM words;
+        CREATE TABLE embedder (
+            fingerprint TEXT PRIMARY KEY,
+            path TEXT NOT NULL,
+            width INTEGER NOT NULL,
+            mean REAL NOT NULL DEFAULT 0,
+            deviation REAL NOT NULL DEFAULT 0
+        ) WITHOUT ROWID;
+        CREATE TABLE vectors (digest BLOB PRIMARY KEY, vector BLOB NOT NULL);
+        CREATE TRIGGER vectors_removed AFTER DELETE ON chunks
+        WHEN NOT EXISTS (SELECT 1 FROM chunks WHERE digest = old.digest) BEGIN
+            DELETE FROM vectors WHERE digest = old.digest;
+        END;
+        CREATE TABLE words (
+            id INTEGER PRIMARY KEY REFERENCES chunks(id) ON DELETE CASCADE,
+            counts BLOB NOT NULL
+        );
+        CREATE TABLE erasures (wanted INTEGER PRIMARY KEY);
         """
     )
 
 
-def _more_spellings(db: Database) -> None:
-    """The words of later search forms; words counted before are counted anew."""
-    db.executescript(
-        f"""
-        INSERT INTO {INDEX} ({INDEX}) VALUES ('delete-all');
-        INSERT INTO {INDEX} (rowid, heading, content)
-        SELECT id, index_form(heading), index_form(content) FROM chunks;
-        DELETE FROM words;
-        """
-    )
-
-
-MIGRATIONS = (
-    _texts_and_chunks,
-    _vectors,
-    _words,
-    _unrelated_texts,
-    _search_form,
-    _more_spellings,
-)
-"""Version n of the store is what the first n of these make."""
+SCHEMA = Schema(6, _passages, lasting=frozenset({"texts", "chunks"}), cache=True)
 
 
 class PassageStore:
@@ -153,7 +92,7 @@ class PassageStore:
     @classmethod
     def open(cls, path: Path) -> PassageStore:
         """Open or create the store."""
-        opened = cls(Store(path, MIGRATIONS))
+        opened = cls(Store(path, SCHEMA))
         # A cache: what is lost with the power is cut again.
         opened.store.db.conn.execute("PRAGMA synchronous = NORMAL")
         return opened

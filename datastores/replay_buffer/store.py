@@ -26,7 +26,7 @@ from datastores.replay_buffer import states
 from datastores.replay_buffer.record import ReplayRecord, pack, require_valid, unpack
 from datastores.storage.erasure import erase_requested, request_erasure
 from datastores.storage.integrity import verify_checksum, with_checksum
-from datastores.storage.sqlite import Store
+from datastores.storage.sqlite import Schema, Store
 
 MAX_BYTES = 64 * 2**20
 """Size of all records: about 1,500 answers of 300 tokens, at 100 positions each."""
@@ -35,6 +35,7 @@ MAX_STATES = 100_000
 
 
 def _records(db: Database) -> None:
+    # Reading records for the draft model reads no states: they have a table of their own.
     db.executescript(
         """
         CREATE TABLE buffer (
@@ -53,6 +54,11 @@ def _records(db: Database) -> None:
             packed BLOB NOT NULL
         );
         CREATE INDEX records_by_source ON records(source);
+        CREATE TABLE states (
+            record INTEGER PRIMARY KEY REFERENCES records(id) ON DELETE CASCADE,
+            count INTEGER NOT NULL,
+            packed BLOB NOT NULL
+        );
         CREATE TABLE removals (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
             first INTEGER NOT NULL
@@ -62,21 +68,7 @@ def _records(db: Database) -> None:
     )
 
 
-def _states(db: Database) -> None:
-    """Of their own table: reading records for the draft model reads none of them."""
-    db.executescript(
-        """
-        CREATE TABLE states (
-            record INTEGER PRIMARY KEY REFERENCES records(id) ON DELETE CASCADE,
-            count INTEGER NOT NULL,
-            packed BLOB NOT NULL
-        );
-        """
-    )
-
-
-MIGRATIONS = (_records, _states)
-"""Version n of a replay buffer is what the first n of these make."""
+SCHEMA = Schema(2, _records, lasting=frozenset({"buffer", "sources", "records"}))
 
 
 class ReplayBuffer:
@@ -322,7 +314,7 @@ def _open_store(path: Path) -> Store:
         StoreError: also where it was damaged. It is deleted then, since what was in it would have
             to be erased with chats that are deleted later; the next call opens an empty one.
     """
-    store = Store(path, MIGRATIONS)
+    store = Store(path, SCHEMA)
     if store.quarantined is not None:
         _delete_quarantined(path)
         store.close()

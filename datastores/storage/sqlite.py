@@ -1,9 +1,9 @@
 """One SQLite file, opened the way every store here is opened.
 
-Owns opening (WAL, busy timeout, foreign keys, secure delete, functions of the search form),
-numbered migrations, short write transactions, and which files this process has open: a file is
-checked and migrated when the process first opens it, so that each further connection costs a
-fraction of a millisecond. Refuses to know any table.
+Owns opening (WAL, busy timeout, foreign keys, secure delete, functions of the search form), the
+conversion of files of earlier versions, short write transactions, and which files this process has
+open: a file is checked and converted when the process first opens it, so that each further
+connection costs a fraction of a millisecond. Knows no table.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -35,16 +36,36 @@ from datastores.storage.integrity import (
     translate_errors,
 )
 
-Migration = Callable[[Database], None]
 Parameters = Sequence[object] | Mapping[str, object]
 
 BUSY_TIMEOUT_S = 60.0
 """How long a statement waits for another connection's transaction. Ours last milliseconds, but for
 erasing: writers waited up to 14 s for 100 MB, on two overloaded cores."""
 OPEN_TIMEOUT_S = 10.0
-"""How long opening waits for another process that checks or migrates the file."""
+"""How long opening waits for another process that checks or converts the file."""
 BUSY_POLL_S = 0.002
 """Between two attempts to begin a transaction."""
+SEQUENCES = "sqlite_sequence"
+"""The table in which SQLite keeps the largest id that each AUTOINCREMENT table ever had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The tables of a store.
+
+    Attributes:
+        version: rises whenever `create` changes, or what it makes is to be filled anew.
+        create: makes the tables, indexes and triggers in an empty database.
+        lasting: tables that the files of every version have, all columns without a default in
+            them.
+        cache: whether the owner of an empty file fills it again; then a file of an earlier version
+            is emptied. Else it keeps the columns that both versions have.
+    """
+
+    version: int
+    create: Callable[[Database], None]
+    lasting: frozenset[str] = frozenset()
+    cache: bool = False
 
 
 class Store:
@@ -56,35 +77,35 @@ class Store:
         quarantined: where a damaged predecessor was moved to when this one was opened, else None.
     """
 
-    def __init__(self, path: Path, migrations: Sequence[Migration]) -> None:
-        """Open `path`, create it if missing, and bring it to version len(migrations).
+    def __init__(self, path: Path, schema: Schema) -> None:
+        """Open `path`, create it if missing, and convert it if its version is an earlier one.
 
         Raises:
             StoreError: unreadable, read-only, full disk, or written by a newer version (untouched).
         """
         self.path = path
         self.quarantined: Path | None = None
-        self._migrations = tuple(migrations)
+        self._schema = schema
         self._lock = threading.RLock()
         with translate_errors(path):
-            connection = _connected_again(path, len(migrations))
+            connection = _connected_again(path, schema.version)
         if connection is None:
             with open_lock(path), translate_errors(path):
                 try:
-                    require_sound(path, migrations)
+                    require_sound(path, schema)
                 except DamagedError:
                     self.quarantined = quarantine(path)
                 if not path.exists():
-                    _create(path, migrations)
+                    _create(path, schema)
                 _make_private(path)
-                connection = _connected(path, migrations)
+                connection = _connected(path, schema)
         self.db = connection
         self._identity = file_identity(path)
-        self._file = _register(self, self._identity, len(migrations))
+        self._file = _register(self, self._identity, schema.version)
 
     def new_connection(self) -> Store:
         """The same file over a connection of its own, e.g. for another thread."""
-        return Store(self.path, self._migrations)
+        return Store(self.path, self._schema)
 
     @contextmanager
     def writing(self) -> Iterator[Database]:
@@ -169,7 +190,7 @@ class _OpenFile:
     """A database file that this process has open.
 
     Attributes:
-        version: the number of migrations it is opened with.
+        version: of the schema it is opened with.
         stores: the open connections; one that was dropped without `close` leaves by itself.
     """
 
@@ -228,7 +249,7 @@ def _connected_again(path: Path, version: int) -> Database | None:
 
 @contextmanager
 def open_lock(path: Path) -> Iterator[None]:
-    """Hold the file's opening lock, so that two processes never migrate or quarantine at once."""
+    """Hold the file's opening lock, so that two processes never convert or quarantine at once."""
     lock = FileLock(f"{path}.lock", timeout=OPEN_TIMEOUT_S, mode=PRIVATE_FILE)
     try:
         lock.acquire()
@@ -245,7 +266,7 @@ def open_lock(path: Path) -> Iterator[None]:
         lock.release()
 
 
-def _create(path: Path, migrations: Sequence[Migration]) -> None:
+def _create(path: Path, schema: Schema) -> None:
     """Make the file beside its place and move it there whole: an empty one was damaged later.
 
     Raises:
@@ -257,7 +278,7 @@ def _create(path: Path, migrations: Sequence[Migration]) -> None:
         for suffix in ("", *LOGS):
             new.with_name(new.name + suffix).unlink(missing_ok=True)
         os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE))
-        _connected(new, migrations).close()
+        _connected(new, schema).close()
         new.rename(place)
     except OSError as error:
         raise StoreError(
@@ -265,11 +286,11 @@ def _create(path: Path, migrations: Sequence[Migration]) -> None:
         ) from error
 
 
-def require_sound(path: Path, migrations: Sequence[Migration], *, whole: bool = False) -> None:
+def require_sound(path: Path, schema: Schema, *, whole: bool = False) -> None:
     """Raise unless `path` is missing, or a sound database whose tables are those of its version.
 
     Another program's database is none of ours, whatever version it says; nor is one that lost a
-    table, or whose version was reset: its migrations would fail at every start.
+    table.
 
     Args:
         whole: check all of it, however large it is.
@@ -278,38 +299,39 @@ def require_sound(path: Path, migrations: Sequence[Migration], *, whole: bool = 
         DamagedError: it should be quarantined.
         StoreError: it cannot be read, or was written by a newer specchat.
     """
-    require_usable(path, len(migrations), whole=whole)
+    require_usable(path, schema.version, whole=whole)
     if not path.exists():
         return
     with closing(_connect(path, "ro")) as connection:
-        version = max(0, schema_version(connection))
+        version = schema_version(connection)
         try:
             found = _columns(connection)
         except sqlite3.DatabaseError as error:  # of an index whose own tables are gone, too
             if is_busy(error):
                 raise
             raise DamagedError from error
-    made = _columns_of(migrations[:version])
-    to_be_made = _columns_of(migrations) - made if version < len(migrations) else set()
-    if not version or made - found or to_be_made & found:
+    if version < 1 or _columns_of(schema, earlier=version < schema.version) - found:
         raise DamagedError
 
 
-def _columns_of(migrations: Sequence[Migration]) -> set[tuple[str, str]]:
-    """The columns of a database to which `migrations` were applied."""
+def _columns_of(schema: Schema, *, earlier: bool) -> set[tuple[str, str]]:
+    """The columns of a database with `schema`, or those that one of an `earlier` version must have:
+    in lasting tables, all without a default."""
     with closing(memory_database().conn) as connection:
         _configure(connection)
-        for migration in migrations:
-            migration(_database(connection))
-        return _columns(connection)
+        schema.create(_database(connection))
+        if not earlier:
+            return _columns(connection)
+        needed = _columns(connection, "c.dflt_value IS NULL")
+        return {(table, column) for table, column in needed if table in schema.lasting}
 
 
-def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
-    """Each column with its table."""
+def _columns(connection: sqlite3.Connection, which: str = "true") -> set[tuple[str, str]]:
+    """Each column with its table; only those for `which` that holds, given as an expression."""
     return set(
         connection.execute(
             "SELECT m.name, c.name FROM sqlite_master AS m, pragma_table_info(m.name) AS c"
-            " WHERE m.type = 'table'"
+            f" WHERE m.type = 'table' AND {which}"
         )
     )
 
@@ -321,14 +343,15 @@ def _make_private(path: Path) -> None:
             make_private(path.with_name(path.name + suffix))
 
 
-def _connected(path: Path, migrations: Sequence[Migration]) -> Database:
-    """Connect, configure and migrate; the connection is closed again on any failure."""
+def _connected(path: Path, schema: Schema) -> Database:
+    """Connect, configure, create or convert; the connection is closed again on any failure."""
     connection = _connect(path, "rwc")
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         _configure(connection)
         db = _database(connection)
-        _migrate(db, migrations)
+        if schema_version(connection) != schema.version:
+            _convert(db, schema)
     except BaseException:
         connection.close()
         raise
@@ -357,7 +380,7 @@ def _database(connection: sqlite3.Connection) -> Database:
 def _configure(connection: sqlite3.Connection) -> None:
     # One damaged byte of a text does not make its row unreadable.
     connection.text_factory = _decoded
-    # Triggers and migrations call these; some builds of SQLite would not let them.
+    # Triggers call these; some builds of SQLite would not let them.
     connection.create_function("index_form", 1, index_form, deterministic=True)
     connection.create_function("fold", 1, fold, deterministic=True)
     connection.execute("PRAGMA trusted_schema = ON")
@@ -371,14 +394,47 @@ def _decoded(text: bytes) -> str:
     return text.decode("utf-8", "replace")
 
 
-def _migrate(db: Database, migrations: Sequence[Migration]) -> None:
-    """Run the missing migrations, each in a transaction with its number."""
-    for number, migration in enumerate(migrations, start=1):
-        if schema_version(db.conn) >= number:
-            continue
-        with db.atomic():
-            migration(db)
-            db.conn.execute(f"PRAGMA user_version = {number}")
+def _convert(db: Database, schema: Schema) -> None:
+    """Make the tables of `schema`, filled with what the tables of an earlier version held in the
+    same columns; all or nothing."""
+    db.conn.execute("PRAGMA foreign_keys = OFF")  # tables are dropped and filled in any order
+    with db.atomic():
+        tables = _tables(db.conn, "table")
+        kept = [] if schema.cache else tables
+        for table in kept:
+            db.conn.execute(f"CREATE TEMP TABLE old_{table} AS SELECT * FROM main.{table}")
+        for table in (*_tables(db.conn, "virtual"), *tables):
+            if table != SEQUENCES:  # its rows go with their tables
+                db.conn.execute(f"DROP TABLE main.{table}")
+        schema.create(db)
+        for table in kept:
+            _take_over(db.conn, table)
+        db.conn.execute(f"PRAGMA user_version = {schema.version}")
+    db.conn.execute("PRAGMA foreign_keys = ON")
+
+
+def _tables(connection: sqlite3.Connection, kind: str) -> list[str]:
+    """The tables of a kind; last the one in which SQLite counts ids, as filling others changes
+    it."""
+    sql = (
+        "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = ?"
+        " AND (name NOT LIKE 'sqlite!_%' ESCAPE '!' OR name = ?) ORDER BY name = ?"
+    )
+    return [name for (name,) in connection.execute(sql, (kind, SEQUENCES, SEQUENCES))]
+
+
+def _take_over(connection: sqlite3.Connection, table: str) -> None:
+    """Fill `table` with the rows that were set aside, if there still is such a table."""
+    columns = _columns(connection)
+    names = ", ".join(
+        name
+        for (name,) in connection.execute(f"SELECT name FROM pragma_table_info('old_{table}')")
+        if (table, name) in columns
+    )
+    if names:
+        connection.execute(f"DELETE FROM main.{table}")
+        connection.execute(f"INSERT INTO main.{table} ({names}) SELECT {names} FROM old_{table}")
+    connection.execute(f"DROP TABLE old_{table}")
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:

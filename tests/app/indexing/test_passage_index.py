@@ -24,13 +24,12 @@ from app.locations import Locations
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
 from datastores.passages import nearness, reranking
-from datastores.passages.chunks import split
 from datastores.passages.dense import MISSING, DenseRetriever
 from datastores.passages.embeddings import Embedder, UnrelatedTexts
 from datastores.passages.exact import Vectors
 from datastores.passages.protocol import ScoredPassage
-from datastores.passages.store import MIGRATIONS, PassageStore
-from datastores.storage.sqlite import Store
+from datastores.passages.store import PassageStore
+from tests.datastores.older import older_database
 
 
 @pytest.fixture
@@ -428,10 +427,7 @@ def test_passages_of_an_older_version_are_indexed_again(
 ) -> None:
     put(library, "/notes", "zh.md", SCRIPTS["zh"])
     locations.passages.parent.mkdir(parents=True)
-    (chunk,) = split(SCRIPTS["zh"])
-    (key,) = library.digests()
-    with closing(PassageStore(Store(locations.passages, MIGRATIONS[:4]))) as older:
-        older.add(key, [(0, chunk)])
+    locations.passages.write_bytes(older_database("passages", 4))
     with closing(open_passages(locations)) as passages:
-        assert updated(library, passages) == []
+        assert len(updated(library, passages)) == 1
         assert [one.file for one in find(library, passages, "粉刷", 5)] == ["zh.md"]

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-from pathlib import Path
-
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from datastores.chats.history import History
-from datastores.chats.records import ASSISTANT, MIGRATIONS, STREAMING, USER
+from datastores.chats.records import ASSISTANT, STREAMING, USER
 from datastores.chats.search import EXCERPT_LENGTH, Excerpt, Hit, excerpt, search
-from datastores.storage.sqlite import Store
 
 
 def _say(history: History, *texts: str, title: str = "", private: bool = False) -> list[int]:
@@ -134,29 +130,6 @@ def test_every_script_and_spelling_is_found_and_shown_as_written(
     _say(history, text)
     _say(history, "something else: 明日の天候, 집, बात, บ้าน, mill and weir")
     assert [_marked(hit.excerpt) for hit in search(history, typed)] == [shown]
-
-
-def test_a_history_of_an_older_version_is_indexed_again(tmp_path: Path) -> None:
-    path = tmp_path / "older.db"
-    with closing(Store(path, MIGRATIONS[:6])) as older, older.writing() as db:
-        db.conn.execute("INSERT INTO chats (id, title, created, updated) VALUES (1, '灯塔', 0, 0)")
-        db.conn.execute(
-            "INSERT INTO messages (id, chat, role, content, tokens, finish, created)"
-            " VALUES (7, 1, 'user', 'the oﬃcer', x'', 'stop', 0)"
-        )
-    with closing(History.open(path)) as history:
-        assert _found(search(history, "officer")) == [7]
-        assert _found(search(history, "塔")) == [None]
-
-
-def test_a_history_with_an_older_index_is_indexed_again(tmp_path: Path) -> None:
-    path = tmp_path / "older.db"
-    with closing(Store(path, MIGRATIONS[:7])) as older, older.writing() as db:
-        db.conn.execute("INSERT INTO chats (id, title, created, updated) VALUES (1, 'eel', 0, 0)")
-        db.conn.execute("INSERT INTO chats_text (chats_text) VALUES ('delete-all')")
-    with closing(History.open(path)) as history:
-        rows = history.store.rows("SELECT rowid FROM chats_text WHERE chats_text MATCH 'eel'")
-        assert len(rows) == 1
 
 
 @pytest.mark.parametrize(

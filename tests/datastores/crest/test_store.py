@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,10 +18,9 @@ from datastores.crest.build import MAX_NGRAM
 from datastores.crest.counting import TokenDocument
 from datastores.crest.reader import LOOKUPS_PER_REFRESH, CrestReader, CrestTree
 from datastores.crest.selection import MAX_CONTINUATION, MAX_NODES
-from datastores.crest.store import MAX_DELTA_TOKENS, MIGRATIONS, CrestStore
+from datastores.crest.store import MAX_DELTA_TOKENS, CrestStore
 from datastores.errors import StoreError
 from datastores.storage.integrity import damage_mark
-from datastores.storage.sqlite import Store
 from tests.datastores.crest.reference import document, documents, tree, unfold
 
 AMPLE = 1 << 24
@@ -96,15 +94,6 @@ def test_a_store_made_anew_under_a_reader_is_not_taken_for_damaged(
     assert reader.lookup([1, 2])[0].tokens[1:4] == [10, 11, 12]
     assert not damage_mark(store.store.path).exists()
     reader.close()
-
-
-def test_a_store_of_the_first_version_keeps_its_documents(tmp_path: Path) -> None:
-    path = tmp_path / "old.db"
-    with closing(Store(path, MIGRATIONS[:1])) as old, old.writing() as db:
-        row = (words(1).identity, 0, bytes(8))
-        db.conn.execute("INSERT INTO fresh VALUES (?, ?, ?)", row)
-    with closing(CrestStore.open(path, 1 << 20)) as store:
-        assert store.unknown([words(1).identity, words(2).identity]) == [words(2).identity]
 
 
 def test_a_document_counts_once(store: CrestStore) -> None:

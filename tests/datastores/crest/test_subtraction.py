@@ -14,16 +14,15 @@ from errno import ENOSPC
 from io import BytesIO
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datastores.crest.build import MAX_NGRAM, build, count, select
+from datastores.crest.build import MAX_NGRAM, count, select
 from datastores.crest.counting import TokenDocument
 from datastores.crest.format import hashes, place
 from datastores.crest.selection import MAX_CONTINUATION, MAX_NODES
-from datastores.crest.store import MIGRATIONS, CrestStore, pack_ids, unpack_ids
+from datastores.crest.store import CrestStore, pack_ids, unpack_ids
 from datastores.crest.subtraction import (
     ExactEntry,
     page_entries,
@@ -32,7 +31,6 @@ from datastores.crest.subtraction import (
     write_page,
 )
 from datastores.errors import StoreError
-from datastores.storage.sqlite import Store
 from tests.datastores.crest.reference import Path as Tokens
 from tests.datastores.crest.reference import document, documents, strings
 from tests.datastores.crest.test_build import text_like
@@ -250,31 +248,6 @@ class FullFile(BytesIO):
 
     def write(self, content: object) -> int:
         raise OSError(ENOSPC, os.strerror(ENOSPC))
-
-
-def test_an_older_store_opens_and_is_rebuilt_when_a_document_leaves(tmp_path: Path) -> None:
-    path = tmp_path / "old.db"
-    docs = [words(number) for number in range(30)]
-    built, recent = build(docs, AMPLE), build([words(99)], AMPLE)
-    with closing(Store(path, MIGRATIONS[:2])) as old, old.writing() as db:
-        for tier, sign, one, known in ((0, 1, built, docs), (1, -1, recent, [])):
-            identities = b"".join(sorted(document.identity[:8] for document in known))
-            ids = pack_ids(one.ids)
-            row = (tier, one.longest, one.page_count, one.entry_count, ids, identities)
-            db.conn.execute("INSERT INTO tiers VALUES (?, ?, ?, ?, ?, ?)", row)
-            pages = [(number if sign > 0 else -1 - number, page) for number, page in one.pages]
-            db.conn.executemany("INSERT INTO pages VALUES (?, ?)", pages)
-        tokens = np.array(words(99).tokens, dtype="<u4").tobytes()
-        db.conn.execute("INSERT INTO pending VALUES (?, 0, ?)", (words(99).identity, tokens))
-    with closing(CrestStore.open(path, AMPLE)) as store:
-        assert store.unknown([one.identity for one in (*docs, words(99))]) == []
-        assert len(looked_up(path, [99 + 10])) == 1
-        assert not store.forget([words(99)])
-        assert looked_up(path, [99 + 10]) == []
-        assert len(looked_up(path, [1, 2])) == 2
-        assert store.forget(docs[:1])
-        store.rebuild(docs[1:])
-        assert store.store.rows("SELECT least FROM tiers")[0]["least"] == 1
 
 
 def test_what_a_reader_held_up_is_completed(store: CrestStore) -> None:

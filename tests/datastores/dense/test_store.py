@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datastores.dense.memory import GAP, InvertedLists, TokenArena
-from datastores.dense.projection import Codes, Projection, fit
-from datastores.dense.schema import MIGRATIONS
+from datastores.dense.projection import Projection, fit
 from datastores.dense.store import (
     KEY_BLOCK,
     TOKEN_BLOCK,
@@ -22,8 +20,6 @@ from datastores.dense.store import (
     DocumentTokens,
 )
 from datastores.errors import StoreError
-from datastores.storage.integrity import with_checksum
-from datastores.storage.sqlite import Store
 from tests.datastores.dense.test_projection import WIDTH, fitted, states
 
 
@@ -259,64 +255,3 @@ def test_a_token_costs_less_than_96_bytes_in_short_answers_too(tmp_path: Path) -
     assert keys == 100 * 72
     per_model = len(projection.pack())
     assert (store.store.path.stat().st_size - per_model) / keys < 96
-
-
-def first_version(path: Path, projections: dict[str, Projection]) -> dict[str, Codes]:
-    """An index as version 1 wrote it: one document of 40 tokens with keys in each generation, of
-    which the one that is building has half of them; the keys."""
-    written: dict[str, Codes] = {}
-    with closing(Store(path, MIGRATIONS[:1])) as old, old.writing() as db:
-        db.table("model").insert({"fingerprint": "model", "width": WIDTH})
-        db.table("documents").insert({"id": 1, "source": "chat", "first": 1, "length": 40})
-        tokens = np.arange(40, dtype="<u4").tobytes()
-        db.table("spans").insert({"document": 1, "block": 0, "tokens": tokens})
-        db.table("moments").insert({"id": 1, "packed": b"moments"})
-        for number, (state, projection) in enumerate(projections.items(), start=1):
-            packed = with_checksum("model", projection.pack())
-            row = {"id": number, "state": state, "projection": packed}
-            db.table("generations").insert({**row, "states": 256, "explained": 0.9})
-            positions = np.arange(1, 40 if state == "serving" else 20)
-            codes = written[state] = projection.encode(states(len(positions), seed=number))
-            for block in range(-(-(len(positions) + 1) // KEY_BLOCK)):
-                mine = positions[positions // KEY_BLOCK == block]
-                present = sum(1 << position % KEY_BLOCK for position in mine.tolist())
-                key = {"document": 1, "generation": number, "block": block}
-                blob = codes[mine - 1].tobytes()
-                db.table("keys").insert({**key, "present": present, "codes": blob})
-            count = {"generation": number, "document": 1, "keys": len(positions)}
-            db.table("coverage").insert(count)
-    return written
-
-
-@pytest.mark.parametrize("building", [False, True])
-def test_an_index_of_version_1_keeps_what_served(tmp_path: Path, building: bool) -> None:
-    path = tmp_path / "dense.db"
-    projections = {"serving": fitted()}
-    if building:
-        projections["building"] = fit(states(300, seed=5), 8)
-    codes = first_version(path, projections)["serving"]
-    store = DenseStore.open(path, "model", WIDTH)
-    assert store.store.quarantined is None
-    assert snapshot(store) == [(1, p, codes[p - 1].tobytes()) for p in range(1, 40)]
-    projection = store.projection()
-    assert projection is not None
-    np.testing.assert_array_equal(projection.weights, fitted().weights)
-    assert list(store.tokens(1)) == list(range(40))
-    assert store.counts() == (39, 39)
-    assert store.incomplete() == []
-    more = fitted().encode(states(2, seed=9))
-    store.write([DocumentTokens(1, 40, [40, 41])], [DocumentKeys(1, np.array([40, 41]), more)])
-    assert store.counts() == (41, 41)
-    tables = {row["name"] for row in store.store.rows("SELECT name FROM sqlite_master")}
-    assert not {"generations", "moments", "coverage", "all_keys"} & tables
-    store.close()
-
-
-def test_an_index_of_version_1_without_a_projection_keeps_its_tokens(tmp_path: Path) -> None:
-    path = tmp_path / "dense.db"
-    first_version(path, {})
-    store = DenseStore.open(path, "model", WIDTH)
-    assert store.projection() is None
-    assert list(store.tokens(1)) == list(range(40))
-    assert store.incomplete() == [1]
-    store.close()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from datastores.passages import word_counts
 from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.chunks import Chunk
-from datastores.passages.store import INDEX, MIGRATIONS, PassageStore
+from datastores.passages.store import INDEX, PassageStore
 from datastores.passages.word_counts import (
     CONTENT_BITS,
     COUNT_BITS,
@@ -27,7 +27,6 @@ from datastores.passages.word_counts import (
 )
 from datastores.passages.word_index import WordIndex
 from datastores.storage.integrity import with_checksum
-from datastores.storage.sqlite import Store
 
 WORDS = ("archive", "copies", "snapshot", "volumes", "encrypting", "key", "disks")
 QUERIES = ["archive key", "copy of a snapshot", "encrypted volume disk", "page"]
@@ -180,27 +179,6 @@ def test_a_failure_within_a_batch_stores_nothing_of_it(
             fill(passages)
     assert len(StoredWords(passages).missing()) == 13
     assert rankings(passages) == expected
-
-
-def test_a_store_of_an_older_version_is_counted(tmp_path: Path) -> None:
-    path = tmp_path / "passages.sqlite"
-    with closing(PassageStore(Store(path, MIGRATIONS[:2]))) as older:
-        put(older, 1)
-    with closing(PassageStore.open(path)) as store:
-        assert len(StoredWords(store).missing()) == 3
-        assert any(rankings(store))
-        assert StoredWords(store).missing() == []
-
-
-def test_a_store_with_an_older_index_is_indexed_again(tmp_path: Path) -> None:
-    path = tmp_path / "passages.sqlite"
-    with closing(PassageStore(Store(path, MIGRATIONS[:5]))) as older:
-        put(older, 1)
-        with older.store.writing() as db:
-            db.conn.execute(f"INSERT INTO {INDEX} ({INDEX}) VALUES ('delete-all')")
-    with closing(PassageStore.open(path)) as store:
-        query = f"SELECT count(*) AS number FROM {INDEX} WHERE {INDEX} MATCH 'page'"
-        assert store.store.rows(query)[0]["number"] > 0
 
 
 STEPS = st.one_of(
