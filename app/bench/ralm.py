@@ -183,7 +183,6 @@ def summarise(row: RalmRow, plain: RalmRow) -> dict[str, object]:
         "hidden": (total.search_s - total.waited_s) / len(answers),
         "changes": total.changes / max(total.strides - len(answers), 1),
         "accuracy": total.accuracy,
-        "foreseen": total.foreseen / max(total.strides, 1),
         "stride": total.stride,
         "rollbacks": total.rollbacks / len(answers),
         "calls": total.calls / len(answers),

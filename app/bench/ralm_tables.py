@@ -32,7 +32,6 @@ class RalmMethod:
         stride: fixed speculation stride; 0 for OS3.
         max_accuracy: γ_max of the paper's own OS3; None for ours.
         prior_accuracy: what OS3 expects of the first guesses.
-        foresees: whether OS3 may search for queries that drafts tell.
     """
 
     speculates: bool = True
@@ -41,7 +40,6 @@ class RalmMethod:
     asynchronous: bool = False
     max_accuracy: float | None = None
     prior_accuracy: float = PRIOR_ACCURACY
-    foresees: bool = True
 
     @property
     def name(self) -> str:
@@ -52,7 +50,6 @@ class RalmMethod:
         parts += "" if self.stride else "S" if self.max_accuracy is None else "S(0.6)"
         parts += "A" if self.asynchronous else ""
         name = f"RaLMSpec+{parts}" if parts else "RaLMSpec"
-        name += "" if self.foresees else ", no foresight"
         return f"{name} s={self.stride}" if self.stride not in (0, PAPER_STRIDE) else name
 
     def scheduler(self) -> StrideScheduler:
@@ -63,7 +60,6 @@ class RalmMethod:
             asynchronous=self.asynchronous,
             max_accuracy=self.max_accuracy,
             prior_accuracy=self.prior_accuracy,
-            foresees=self.foresees,
         )
 
 
@@ -125,13 +121,9 @@ TABLES = {
         },
     ),
     "full": PaperTable("speedup", {FULL.name: FULL}),
-    "foresight": PaperTable(
-        "speedup", {one.name: one for one in (FULL, replace(FULL, foresees=False))}
-    ),
 }
 """By their numbers: every subset of P, S and A as speed-ups (1) and seconds (4), prefetch sizes
-(2), and strides, to which 1, 16 and the paper's bound on γ are added (5); the best method alone,
-and without searching for what drafts tell."""
+(2), and strides, to which 1, 16 and the paper's bound on γ are added (5); the best method alone."""
 
 Figures = Sequence[Mapping[str, object]]
 

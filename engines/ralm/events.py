@@ -31,7 +31,6 @@ class RalmStatistics:
     Attributes:
         strides: confirmed; changes: those whose document is not the one before's.
         searches: of the whole knowledge base; queries: in them.
-        foreseen: strides whose query a draft told, so that nothing was guessed for them.
         guesses: that were compared with the truth; right: those that were right.
         rollbacks: wrong guesses that tokens were taken back for; discarded: those tokens.
         prefills, calls: see `StrideWriter`.
@@ -45,7 +44,6 @@ class RalmStatistics:
     changes: int = 0
     searches: int = 0
     queries: int = 0
-    foreseen: int = 0
     guesses: int = 0
     right: int = 0
     rollbacks: int = 0

@@ -34,9 +34,6 @@ verifications. What differs from the paper:
   included, tells b and c before anything was guessed: so the first batch is as large as pays, and
   none where searching is cheap. Later answers begin with a search too, but after a prompt was read,
   when it takes up to three times as long as between strides: that is left out.
-- A query that a draft told may be searched for beside the pass that verifies the draft. Its passage
-  is then known, not guessed, but has to be waited for, and some drafts are wrong. So that is done
-  where the longer of writing and searching promises `MIN_GAIN` over the best guess.
 - One stride of each answer is written with no search beside it. Else a would be known from wrong
   guesses alone while searches are hidden, and what hiding costs would be compared with too much.
 """
@@ -91,7 +88,7 @@ class Verification:
     """The outcome of one search.
 
     Attributes:
-        queries: searched for at once; none where a draft had told them.
+        queries: searched for at once.
         matched: guesses before the first wrong one, or all.
         seconds: the search took.
         new: for each guess, whether its passage had to be read; empty where none was made.
@@ -132,11 +129,6 @@ class StrideScheduler(Protocol):
         """Whether a guessed passage is read, if it has to be, before the search confirms it."""
         ...
 
-    @property
-    def foresees(self) -> bool:
-        """Whether queries that a draft tells are searched for beside its pass."""
-        ...
-
     def begin(self) -> None:
         """An answer begins."""
         ...
@@ -158,7 +150,6 @@ class FixedStride:
     """Always the same stride."""
 
     hides = guesses = reads_ahead = True
-    foresees = False
 
     def __init__(self, stride: int = PAPER_STRIDE) -> None:
         self.stride = stride
@@ -180,7 +171,6 @@ class Choice(NamedTuple):
     hides: bool
     guesses: bool
     reads_ahead: bool
-    foresees: bool = False
 
 
 class OptimalStride:
@@ -191,7 +181,6 @@ class OptimalStride:
         max_accuracy: γ_max, with the paper's own objective; None for what differs (see above).
         max_stride: where those do not decide.
         prior_accuracy: of guesses, before any was verified.
-        foresees: whether queries that drafts tell may be searched for.
     """
 
     def __init__(
@@ -201,9 +190,7 @@ class OptimalStride:
         max_accuracy: float | None = None,
         max_stride: int = MAX_STRIDE,
         prior_accuracy: float = PRIOR_ACCURACY,
-        foresees: bool = True,
     ) -> None:
-        self._foresees = foresees
         self._choice = Choice(stride=1, hides=False, guesses=True, reads_ahead=True)
         self._stale = self._timed = False
         self._unweighed = 0  # searches since the last choice
@@ -251,12 +238,6 @@ class OptimalStride:
         return self._chosen.reads_ahead
 
     @property
-    def foresees(self) -> bool:
-        """See `StrideScheduler.foresees`; not before a stride of this answer was written with no
-        search beside it."""
-        return self._chosen.foresees and self._timed
-
-    @property
     def _chosen(self) -> Choice:
         """By the latest estimates; made when asked for, as that takes a tenth of a millisecond, and
         only every few searches where they are so short that nothing is guessed."""
@@ -291,7 +272,7 @@ class OptimalStride:
         if not verification.hidden:
             if verification.queries > 1:
                 self._batches.append((verification.queries, verification.seconds))
-            elif verification.queries and not (self._begins and self._single):
+            elif not (self._begins and self._single):
                 self._single.append(verification.seconds)
         self._begins = False
         if self._strides or self._readings:
@@ -331,8 +312,7 @@ class OptimalStride:
         gain, stride, hides = self._best(chances, costs)
         if gain < MIN_GAIN:
             stride, hides = 0, False
-        foresees = self._foresight_gain(costs) > MIN_GAIN * max(gain, 1.0)
-        return Choice(stride, hides, guesses=True, reads_ahead=reads_ahead, foresees=foresees)
+        return Choice(stride, hides, guesses=True, reads_ahead=reads_ahead)
 
     def _best(self, chances: Chances, costs: StrideCosts) -> tuple[float, int, bool]:
         """The most times that a stride has the rate of searching first, that stride, and whether
@@ -351,14 +331,6 @@ class OptimalStride:
     def _hidden_s(self, costs: StrideCosts) -> float:
         """Seconds that a stride takes beside a search."""
         return _typical(self._hidden) if self._hidden else hidden_stride_s(costs)
-
-    def _foresight_gain(self, costs: StrideCosts) -> float:
-        """The most times that a stride whose query a draft told has the rate of searching first:
-        its search is waited for."""
-        if not (self._foresees and self._asynchronous and self._strides):
-            return 0.0
-        together_s = max(self._hidden_s(costs), costs.verification_s(1))
-        return 1 / max(sequential_rate(costs) * together_s, 1e-9)
 
     def _verification_line(self) -> tuple[float, float]:
         """b as (seconds of any batch, seconds of each further query), neither below 0.

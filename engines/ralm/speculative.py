@@ -9,8 +9,6 @@ Algorithm 1 of the paper, with its three accelerations, each of which may be off
   is verified; writing stops when a guess is found to be wrong. A stride that is searched for first
   is not written, but the passage that is guessed for it is read, as far as the search takes, unless
   it is over before a part of the passage is.
-  Queries that drafts tell are searched for beside the pass that verifies the draft (`foresight`):
-  a stride whose query was told is neither guessed for nor verified.
 
 The stride before which a batch's first wrong guess was made is written again under the passage that
 the verification found, so it needs none itself. So is a stride that is searched for first, which is
@@ -25,10 +23,8 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from datastores.passages.protocol import Passage, ScoredPassage
-from engines.draft_tree import DraftTree
 from engines.ralm.cache import SpeculativeCache
 from engines.ralm.events import ConfirmedStride, RalmStatistics
-from engines.ralm.foresight import foreseen_ends
 from engines.ralm.knowledge_base import KnowledgeBase, Query
 from engines.ralm.scheduler import StrideScheduler, Verification
 from engines.ralm.sequential import encode, record_writing
@@ -91,8 +87,6 @@ class SpeculativeRalm:
         self._cache = SpeculativeCache(base)
         self._next = len(request.written)  # where the stride behind the last written one starts
         self._before: int | None = None
-        if asynchronous:
-            writer.watch_drafts(self._foresee)
 
     def write(self) -> Generator[ConfirmedStride]:
         """Answer the request.
@@ -111,9 +105,6 @@ class SpeculativeRalm:
     def _write(self) -> Generator[ConfirmedStride]:
         batch: list[Guess] = []  # written, and not searched for yet
         while batch or not self._ended:
-            if not batch and (stride := self._write_foreseen()) is not None:
-                yield stride
-                continue
             self._extend(batch)
             hides = self._hides and self._can_begin(batch[-1]) and not self._ended
             queries = [guess.query for guess in batch]
@@ -130,44 +121,6 @@ class SpeculativeRalm:
                 ahead = []
                 yield self._write_found(batch[settled], _best(found[settled]))
             batch = ahead
-
-    def _foresee(self, tree: DraftTree) -> None:
-        """Search for the queries that a draft tells, beside the pass that verifies it."""
-        if not self._scheduler.foresees:
-            return
-        started, request, tokens = perf_counter(), self._request, self._writer.tokens
-        queries = list[Query]()
-        for path in foreseen_ends(tree, len(tokens), request.stride):
-            if len(tokens) + len(path) >= request.stop.limit or request.stop.stops & {*path}:
-                break
-            text = request.query([*tokens, *path])
-            if not self._verifier.foreseen(text):
-                queries.append(self._base.encode(text))
-        seconds = perf_counter() - started
-        self._statistics.encoding_s += seconds
-        self._writer.seconds -= seconds  # drafts are part of writing, this is not
-        self._verifier.foresee(queries, prefetches=self._scheduler.guesses)
-
-    def _write_foreseen(self) -> ConfirmedStride | None:
-        """Write the next stride if a draft told its query; None if not. All before is confirmed."""
-        if not self._verifier.foresaw:
-            return None
-        start = self._next
-        search = self._verifier.foreseen(self._request.query(self._writer.tokens[:start]))
-        if search is None:
-            return None
-        (found,), _ = search.wait()
-        self._cache.insert(found)
-        document, statistics = _best(found), self._statistics
-        statistics.waited_s += search.waited
-        statistics.foreseen += 1
-        new = self._write_stride(document, start)
-        seconds = perf_counter() - search.began
-        if new or not self._verifier.ran_since(search.began):
-            self._time(search.began, seconds, new=new)
-        else:
-            self._scheduler.verified(Verification(0, 0, 0.0, hidden=True, stride_s=seconds))
-        return self._confirmed(start, document)
 
     @property
     def _hides(self) -> bool:
@@ -271,12 +224,12 @@ class SpeculativeRalm:
         self._record(search, batch, right)
         stride_s = None
         alike = right == len(batch) and not any(guess.new for guess in (batch[-1], *ahead))
-        if beside and search.queries and alike:
+        if beside and alike:
             stride_s = (perf_counter() - search.began) / beside
         new = [guess.new for guess in batch if guess.made]
         lookup_s = sum(guess.lookup_s for guess in batch) / len(batch)
         self._scheduler.verified(
-            Verification(search.queries, right, seconds, new, bool(beside), stride_s, lookup_s)
+            Verification(len(batch), right, seconds, new, bool(beside), stride_s, lookup_s)
         )
         return min(right, sum(guess.goes_on for guess in batch)), found
 

@@ -19,7 +19,6 @@ from time import perf_counter
 from datastores.passages.protocol import Passage
 from engines.budget.protocol import Budget, BudgetStatus, Draft
 from engines.decode import StopCriteria, decode
-from engines.draft_tree import DraftTree
 from engines.drafters.protocol import Drafter
 from engines.sampler import Draw
 from engines.step import FINISH_CONTEXT, FINISH_LENGTH, Context, Step
@@ -90,10 +89,6 @@ class StrideWriter:
         self._unconfirmed: list[Step] = []
         self._confirmed = len(request.written)  # tokens in steps that were handed out
         self._read: set[int | None] = set()  # documents whose prompts were read
-
-    def watch_drafts(self, watch: Callable[[DraftTree], None]) -> None:
-        """Show each draft to `watch`, before the pass that verifies it."""
-        self._budget.watch = watch
 
     def write(self, document: Passage | None, start: int, until: int) -> None:
         """Go on from `start` under `document` until there are `until` tokens, or the answer ends.
@@ -264,12 +259,10 @@ class StrideBudget:
 
     Attributes:
         room: tokens that are left of the stride; None where drafts may go beyond its end.
-        watch: sees each draft.
     """
 
     def __init__(self, budget: Budget) -> None:
         self.room: int | None = None
-        self.watch: Callable[[DraftTree], None] = lambda tree: None
         self._budget = budget
 
     def begin(self, context: Context) -> None:
@@ -285,9 +278,7 @@ class StrideBudget:
     ) -> Draft:
         """See `Budget.draft`: n rows yield at most n tokens."""
         room = room if self.room is None else min(room, self.room)
-        draft = self._budget.draft(drafters, context, target, room)
-        self.watch(draft[0])
-        return draft
+        return self._budget.draft(drafters, context, target, room)
 
     def top_tokens_needed(self, drafters: Sequence[Drafter]) -> int:
         """See `Budget.top_tokens_needed`."""

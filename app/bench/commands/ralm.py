@@ -60,7 +60,6 @@ COLUMNS = {
     "hidden": ".3f",
     "changes": ".0%",
     "accuracy": ".0%",
-    "foreseen": ".0%",
     "stride": ".1f",
     "rollbacks": ".1f",
     "calls": ".0f",
@@ -147,8 +146,7 @@ class Experiment:
     type=click.Choice(list(TABLES)),
     metavar="NAME",
     help="Methods of the paper's table 1 or 4 (subsets of P, S, A: speed-ups or seconds), 2"
-    " (prefetch) or 5 (strides); P, S and A together (full), and without searching for queries that"
-    " drafts tell (foresight); repeatable.  [default: 1, 4]",
+    " (prefetch) or 5 (strides), or P, S and A together (full); repeatable.  [default: 1, 4]",
 )
 @click.option(
     "--tokens",

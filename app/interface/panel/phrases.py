@@ -218,10 +218,8 @@ def guessed_passages(retrieval: RalmStatistics) -> str:
 
 
 def cache_hits(retrieval: RalmStatistics) -> str:
-    """`42 of 48 cache hits`: strides whose passage the cache of this answer had; `· 3 foreseen`:
-    those whose passage drafts had searched for."""
-    foreseen = f" · {retrieval.foreseen} foreseen" if retrieval.foreseen else ""
-    return f"{retrieval.right} of {retrieval.strides} cache hits{foreseen}"
+    """`42 of 48 cache hits`: strides whose passage the cache of this answer had."""
+    return f"{retrieval.right} of {retrieval.strides} cache hits"
 
 
 def strides(retrieval: RalmStatistics) -> str:

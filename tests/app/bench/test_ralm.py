@@ -167,8 +167,6 @@ def test_the_papers_tables_are_complete() -> None:
     assert SEQUENTIAL.name == "RaLMSeq"
     assert RalmMethod(prefetch=20, stride=8).name == "RaLMSpec+P(20) s=8"
     assert RalmMethod(stride=0, max_accuracy=0.6).name == "RaLMSpec+S(0.6)"
-    with_it, without = TABLES["foresight"].columns.values()
-    assert (with_it, without.name) == (FULL, "RaLMSpec+P(20)SA, no foresight")
 
 
 def test_the_papers_tables_are_laid_out_as_there() -> None:

@@ -15,7 +15,6 @@ from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
 from engines.budget.fixed import FixedBudget
 from engines.decode import StopCriteria
-from engines.draft_tree import STUDENT, DraftTree, chain
 from engines.drafters.protocol import Drafter
 from engines.ralm import stride_writer
 from engines.ralm.events import ConfirmedStride, RalmStatistics
@@ -26,26 +25,11 @@ from engines.ralm.speculative import SpeculativeRalm
 from engines.ralm.stride_writer import RalmRequest, StrideWriter, number_of
 from engines.ralm.verification import Search
 from engines.sampler import Sampling, make_sampler
-from engines.step import Context, Step
 from tests.engines.ralm.scripted import DocumentTarget, ScriptedBase, prompt, query
 from tests.engines.test_decode import RandomDrafter, every_drafter
 
 NEVER = frozenset({-1})
 ANSWER = 60
-
-
-class Foreseeing(FixedStride):
-    """Searches for all that drafts tell."""
-
-    foresees = True
-
-
-class ForeseeingOptimally(OptimalStride):
-    """The same, with OS3."""
-
-    @property
-    def foresees(self) -> bool:
-        return True
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -115,8 +99,8 @@ def speculative(
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize(
-    ("prefetches", "schedules", "asynchronous", "drafts", "across", "foresees"),
-    [one for one in product([False, True], repeat=6) if one[3] or not (one[4] or one[5])],
+    ("prefetches", "schedules", "asynchronous", "drafts", "across"),
+    [one for one in product([False, True], repeat=5) if one[3] or not one[4]],
 )
 def test_the_text_is_that_of_the_sequential_one(
     prefetches: bool,
@@ -124,15 +108,13 @@ def test_the_text_is_that_of_the_sequential_one(
     asynchronous: bool,
     drafts: bool,
     across: bool,
-    foresees: bool,
     temperature: float,
 ) -> None:
     for seed in range(4):
         asked = request(temperature, StopCriteria(frozenset({9}), ANSWER), seed)
         plain, _ = sequential(asked, ScriptedBase(12), [])
-        kinds = (FixedStride, Foreseeing)[foresees], (OptimalStride, ForeseeingOptimally)[foresees]
         scheduler: StrideScheduler = (
-            kinds[1](asynchronous=asynchronous) if schedules else kinds[0](3)
+            OptimalStride(asynchronous=asynchronous) if schedules else FixedStride(3)
         )
         written, _ = speculative(
             asked,
@@ -157,7 +139,6 @@ def test_the_text_is_that_of_the_sequential_one(
     prefetch=st.integers(1, 9),
     asynchronous=st.booleans(),
     reads_ahead=st.booleans(),
-    foresees=st.booleans(),
     across=st.booleans(),
     drafts=st.booleans(),
     limit=st.integers(1, 70),
@@ -173,7 +154,6 @@ def test_any_base_any_stride_and_any_end(
     prefetch: int,
     asynchronous: bool,
     reads_ahead: bool,
-    foresees: bool,
     across: bool,
     drafts: bool,
     limit: int,
@@ -183,7 +163,7 @@ def test_any_base_any_stride_and_any_end(
     base = ScriptedBase(size, matching=matching)
     plain, _ = sequential(asked, base, [], context_length)
     scheduler = FixedStride(ahead)
-    scheduler.reads_ahead, scheduler.foresees = reads_ahead, foresees
+    scheduler.reads_ahead = reads_ahead
     written, statistics = speculative(
         asked,
         base,
@@ -308,86 +288,6 @@ def test_a_passage_is_read_while_it_is_searched_for(monkeypatch: pytest.MonkeyPa
     assert begun[1] == 0, "what is written ahead is read whole"
 
 
-@pytest.mark.parametrize("ahead", [0, 1, 3])
-def test_what_a_draft_told_is_not_guessed(ahead: int) -> None:
-    asked = request(0.8, StopCriteria(NEVER, 200))
-    plain, plainly = sequential(asked, ScriptedBase(12), [])
-    runs = []
-    for scheduler in (FixedStride(ahead), Foreseeing(ahead)):
-        base = ScriptedBase(12)
-        strides, statistics = speculative(
-            asked, base, every_drafter(), scheduler, prefetch=4, asynchronous=True, across=True
-        )
-        assert text(strides) == text(plain)
-        assert documents(strides) == documents(plain)
-        assert (statistics.searches, statistics.queries) == (len(base.batches), sum(base.batches))
-        assert statistics.changes == plainly.changes
-        runs.append(statistics)
-    assert runs[0].foreseen == 0
-    assert 3 < runs[1].foreseen < runs[1].strides
-    assert runs[1].guesses < runs[0].guesses
-
-
-class Oracle:
-    """Proposes the answer that it knows."""
-
-    name = "student"
-    top_tokens_needed = 0
-
-    def __init__(self, answer: list[int]) -> None:
-        self._answer = answer
-
-    def begin(self, context: Context) -> None:
-        """Nothing."""
-
-    def propose(self, context: Context, limit: int) -> DraftTree:
-        """What follows, at most `limit` rows."""
-        done = len(context.tokens) - context.answer_start
-        return chain(context.root, self._answer[done : done + limit], STUDENT, 0.99)
-
-    def observe(self, step: Step) -> None:
-        """Nothing."""
-
-
-@pytest.mark.parametrize("limit", [4, 8, 200])
-def test_with_right_drafts_most_is_foreseen_and_nothing_behind_the_end(limit: int) -> None:
-    asked = request(0.8, StopCriteria(NEVER, limit))
-    plain, _ = sequential(request(0.8, StopCriteria(NEVER, limit + 8)), ScriptedBase(12), [])
-    base = ScriptedBase(12)
-    strides, statistics = speculative(
-        asked,
-        base,
-        [Oracle(text(plain))],
-        Foreseeing(0),
-        prefetch=1,
-        asynchronous=True,
-        across=True,
-    )
-    assert text(strides) == text(plain)[:limit]
-    assert statistics.strides == limit / 4
-    assert statistics.foreseen >= 0.7 * (statistics.strides - 1), "drafts are trusted in time"
-    assert base.batches[0] == 1
-    assert sum(base.batches) == statistics.queries
-    if limit == 4:
-        assert base.batches == [1]
-
-
-def test_nothing_is_foreseen_where_nothing_is_hidden_or_drafted() -> None:
-    asked = request(0.8, StopCriteria(NEVER, ANSWER))
-    for drafters, asynchronous in ((every_drafter(), False), (list[Drafter](), True)):
-        _, statistics = speculative(
-            asked,
-            ScriptedBase(12),
-            drafters,
-            Foreseeing(0),
-            prefetch=4,
-            asynchronous=asynchronous,
-            across=True,
-        )
-        assert statistics.foreseen == 0
-        assert statistics.searches == ANSWER / 4
-
-
 class BrokenBase(ScriptedBase):
     """Fails from the second search on."""
 
@@ -395,20 +295,6 @@ class BrokenBase(ScriptedBase):
         if self.batches:
             raise StoreError("the passages cannot be read")
         return super().search(queries, limit)
-
-
-def test_a_foreseen_search_that_fails_ends_the_answer_with_its_error() -> None:
-    asked = request(0.0, StopCriteria(NEVER, ANSWER))
-    with pytest.raises(StoreError, match="cannot be read"):
-        speculative(
-            asked,
-            BrokenBase(1),
-            every_drafter(),
-            Foreseeing(0),
-            prefetch=20,
-            asynchronous=True,
-            across=True,
-        )
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])

@@ -356,12 +356,6 @@ def test_passages_that_are_guessed_ahead_have_their_figures() -> None:
         "stride 2.4 · 1 rollback",
         "~0.8 s saved",
     ]
-    figures.foreseen = 3
-    stats.observe(Speculated(figures), 0.0)
-    lines = [line.plain for line in column(stats, 34, 60, STYLES, detailed=False)]
-    assert lines[at + 2] == "42 of 48 cache hits · 3 foreseen"
-    lines = [line.plain for line in column(stats, 30, 60, STYLES, detailed=False)]
-    assert lines[at + 2 : at + 4] == ["42 of 48 cache hits · 3", "foreseen"]
     *_, last = footer(stats, 76, STYLES)
     assert last.plain.startswith("passages     88% guessed right · stride 2.4 · 1 rollback · ")
     next_answer = next(event for event in events_of(SCRIPT, Flag()) if isinstance(event, Wrote))
