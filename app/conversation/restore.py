@@ -43,7 +43,8 @@ from datastores.errors import InputError
 from datastores.storage.salvage import is_database
 from engines.sampler import Sampling
 
-MAX_CHAT_BYTES = 2**28
+MAX_CHAT_BYTES = 2**26
+"""Reading 200 MB of one chat takes 40 s; files with a question are 4 MB at the most."""
 MAX_CHAT_MEMORY_BYTES = 3 * 2**28
 """What reading a chat may take: the values of JSON take up to thirty times its bytes."""
 MAX_SHOWN_VERSION = 20
