@@ -271,7 +271,7 @@ def test_a_link_that_leads_nowhere_is_named(tmp_path: Path, goal: str, said: str
 def test_a_folder_in_place_of_the_lock_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.db.lock").mkdir()
     with pytest.raises(StoreError, match=r"cannot open .*a\.db\.lock: Is a directory"):
-        Store(tmp_path / "a.db", [_notes])
+        Store(tmp_path / "a.db", NOTES)
 
 
 def test_a_link_to_where_the_file_can_be_made_is_followed(tmp_path: Path) -> None:
