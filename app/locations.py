@@ -95,11 +95,6 @@ class Locations:
         return self.data / "students"
 
     @property
-    def work_lock(self) -> Path:
-        """Held by the one process that does idle work or indexing."""
-        return self.data / "work.lock"
-
-    @property
     def unsent(self) -> Path:
         """Prompts that were written and not sent."""
         return self.data / "unsent.json"
@@ -156,7 +151,7 @@ class Locations:
         caches = (self.cache,) if self.cache.parent == self.data else ()
         folders = (self.projections, self.states, self.chat_states, self.replay, self.students)
         files = (
-            *(self.history, self.library, self.imported, self.unsent, self.work_lock),
+            *(self.history, self.library, self.imported, self.unsent),
             *(self.offered, self.costs, self.probes, self.log, self.settings),
         )
         try:

@@ -75,10 +75,6 @@ class TokenCache:
         rows = self.store.rows("SELECT key, tokens FROM texts")
         return {bytes(row["key"]): row["tokens"] for row in rows}
 
-    def total_tokens(self) -> int:
-        """Tokens of all texts."""
-        return int(self.store.rows("SELECT coalesce(sum(tokens), 0) AS n FROM texts")[0]["n"])
-
     def write(self, texts: Sequence[TokenizedText]) -> None:
         """Store `texts`, all or none; those that are there already are replaced."""
         rows = [(text.key, len(text.spans), text.tokens, _packed(text.spans)) for text in texts]

@@ -47,6 +47,10 @@ from engines.drafters.protocol import Drafter
 from engines.sampler import Sampling
 from engines.target import Target
 
+if TYPE_CHECKING:
+    from datastores.dense.worker import DenseWorker
+    from engines.drafters.student import Student
+
 REST, STUDENT, MTP = "rest", "student", "mtp"
 LOADED_WITH_MODEL = (STUDENT, MTP)
 KNOWN = (*DRAFTERS, REST)
@@ -136,10 +140,6 @@ def uses_history(names: Sequence[str]) -> bool:
     """Whether a set of drafters drafts from the history."""
     return not FROM_HISTORY.isdisjoint(names)
 
-
-if TYPE_CHECKING:
-    from datastores.dense.worker import DenseWorker
-    from engines.drafters.student import Student
 
 CREST_BYTES = 256 * 2**20
 """More than a benchmark fills."""

@@ -144,11 +144,6 @@ class ReplayBuffer:
         """Size of all states."""
         return int(self.store.rows("SELECT total(length(packed)) AS n FROM states")[0]["n"])
 
-    @property
-    def state_count(self) -> int:
-        """States held."""
-        return int(self.store.rows("SELECT total(count) AS n FROM states")[0]["n"])
-
     def count_after(self, record: int, *, with_states: bool = False) -> int:
         """Records with larger ids than `record`, or only those whose states are held."""
         table, column = ("states", "record") if with_states else ("records", "id")

@@ -119,7 +119,7 @@ def projected(locations: Locations, model: Model) -> None:
         if not (folder / TOKENS_FILE).exists():
             return False
         with closing(TokenCache.open(folder / TOKENS_FILE)) as cache:
-            return cache.total_tokens() > 0
+            return sum(cache.token_counts().values()) > 0
 
     until(holds_tokens)
 
