@@ -68,7 +68,7 @@ async def test_help_explains_the_panel_and_names_every_key(stage: Make) -> None:
         assert page.startswith(PANEL_TITLE)
         for _, commands in made.app.keymap.by_scope():
             for _, keys, title in commands:
-                assert f"{keys or '–':<20}{title}" in page
+                assert f"{keys or '–'} ".ljust(20) + title in page
         words = " ".join(page.split())
         assert all(source.meaning in words for source in SOURCES.values())
         assert "chat.find" not in page, "names of settings stand in app/interface/README.md"
