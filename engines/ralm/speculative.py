@@ -6,9 +6,7 @@ Algorithm 1 of the paper, with its three accelerations, each of which may be off
 - the stride scheduler (S): how many strides are written before their queries are verified, none
   where it is better to search first;
 - asynchronous verification (A): the last stride of a batch, and more, are written while the batch
-  is verified; writing stops when a guess is found to be wrong. A stride that is searched for first
-  is not written, but the passage that is guessed for it is read, as far as the search takes, unless
-  it is over before a part of the passage is.
+  is verified; writing stops when a guess is found to be wrong.
 
 The stride before which a batch's first wrong guess was made is written again under the passage that
 the verification found, so it needs none itself. So is a stride that is searched for first, which is
@@ -45,7 +43,7 @@ class Guess:
         new: whether the passage would have to be read.
         goes_on: whether the stride is written under the guess; else it is searched for first.
         lookup_s: seconds that asking it took.
-        seconds: the stride took to write, or its passage to read meanwhile; 0 before.
+        seconds: the stride took to write; 0 before.
     """
 
     start: int
@@ -106,7 +104,7 @@ class SpeculativeRalm:
         batch: list[Guess] = []  # written, and not searched for yet
         while batch or not self._ended:
             self._extend(batch)
-            hides = self._hides and self._can_begin(batch[-1]) and not self._ended
+            hides = self._hides and batch[-1].goes_on and not self._ended
             queries = [guess.query for guess in batch]
             search = self._verifier.begin(queries, beside=hides, prefetches=self._scheduler.guesses)
             before = self._next
@@ -125,15 +123,6 @@ class SpeculativeRalm:
     @property
     def _hides(self) -> bool:
         return self._asynchronous and self._scheduler.hides
-
-    def _can_begin(self, guess: Guess) -> bool:
-        """Whether there is something to do for a stride before its search is over: to write it, or
-        to read its passage, if a part of that takes no longer than a search does on average."""
-        return guess.goes_on or (guess.made and guess.new and self._reading_fits)
-
-    @property
-    def _reading_fits(self) -> bool:
-        return self._writer.chunk_s * self._verifier.searches <= self._verifier.seconds
 
     @property
     def _ended(self) -> bool:
@@ -156,7 +145,6 @@ class SpeculativeRalm:
 
     def _write_beside(self, search: Search, batch: list[Guess]) -> list[Guess]:
         """Write until the search is done: the last guess of its batch, and those that are returned.
-        Or read the passage of the last guess, if that is searched for first.
 
         Stops at the token at which a guess is found to be wrong.
         """
@@ -164,9 +152,6 @@ class SpeculativeRalm:
         def is_refuted() -> bool:
             return search.is_done and _count_right(batch, search.wait()[0]) < len(batch)
 
-        if not batch[-1].goes_on:
-            batch[-1] = self._read_guess(batch[-1], search)
-            return []
         if batch[-1].start == self._next:
             batch[-1] = self._write_guess(batch[-1], is_refuted)
         ahead: list[Guess] = []
@@ -199,13 +184,6 @@ class SpeculativeRalm:
             if is_refuted():
                 break
             self._writer.write(guess.document, guess.start, end)
-        record_writing(self._writer, self._statistics)
-        return replace(guess, seconds=perf_counter() - started)
-
-    def _read_guess(self, guess: Guess, search: Search) -> Guess:
-        """Read the passage of a stride that is searched for first."""
-        started = perf_counter()
-        self._writer.read(guess.document, guess.start, lambda: search.is_done)
         record_writing(self._writer, self._statistics)
         return replace(guess, seconds=perf_counter() - started)
 
@@ -250,12 +228,9 @@ class SpeculativeRalm:
             self._statistics.rollbacks += 1
             self._statistics.discarded += len(self._writer.tokens) - guess.start
             self._writer.rewind(guess.start)
-        reading_s = 0.0
-        if not guess.goes_on and number_of(document) == number_of(guess.document):
-            reading_s = guess.seconds
         started = perf_counter()
         new = self._write_stride(document, guess.start)
-        self._time(started, reading_s + perf_counter() - started, new=new)
+        self._time(started, perf_counter() - started, new=new)
         return self._confirmed(guess.start, document)
 
     def _write_stride(self, document: Passage | None, start: int) -> bool:

@@ -24,10 +24,6 @@ from engines.sampler import Draw
 from engines.step import FINISH_CONTEXT, FINISH_LENGTH, Context, Step
 from engines.target import ParkingTarget, Target
 
-READ_CHUNK = 64
-"""Tokens that are read before a passage is known to be the right one, between two looks at what
-the search found: 15 ms of the embedded model on one core."""
-
 
 @dataclass(frozen=True, slots=True)
 class RalmRequest:
@@ -63,7 +59,6 @@ class StrideWriter:
         prefills: times that a prompt was read, or as much of it as the KV cache lacked.
         calls: forward passes of `decode`, those of discarded tokens included.
         seconds: spent on writing.
-        chunk_s: seconds that `READ_CHUNK` tokens took of the last prompt that was read; 0 before.
     """
 
     def __init__(
@@ -79,7 +74,7 @@ class StrideWriter:
         self.finish = ""
         self.document: Passage | None = None
         self.prefills = self.calls = 0
-        self.seconds = self.chunk_s = 0.0
+        self.seconds = 0.0
         self._target = target
         self._drafters = drafters
         self._budget = StrideBudget(budget)
@@ -111,31 +106,14 @@ class StrideWriter:
                 self.finish = self.finish or self._request.interruption()
         self.seconds += perf_counter() - started
 
-    def read(self, document: Passage | None, start: int, is_over: Callable[[], bool]) -> None:
-        """Read the prompt with `document` and the first `start` tokens, until `is_over`.
-
-        What was read is left in the KV cache, for `write`. Without effect where the cache holds one
-        text only, and where the prompt does not fit into the context.
-        """
-        started = perf_counter()
-        text = [*self._request.prompt(document), *self.tokens[:start]]
-        if isinstance(self._target, ParkingTarget) and len(text) <= self._target.context_length:
-            self._stop()
-            self._target.park()
-            for end in range(READ_CHUNK, len(text), READ_CHUNK):
-                if is_over():
-                    break
-                for _ in self._target.prefill(text[:end]):
-                    pass
-        self.seconds += perf_counter() - started
-
     def has_read(self, document: Passage | None) -> bool:
         """Whether the KV cache holds the prompt with `document`; others may need its cells."""
         if self._steps is not None and number_of(document) == number_of(self.document):
             return True  # as nearly always; comparing prompts takes longer
         read = number_of(document) in self._read
         if read and isinstance(self._target, ParkingTarget):
-            return not self._unread(self._request.prompt(document))
+            prompt = self._request.prompt(document)
+            return self._target.cached_prefix(prompt) == len(prompt)
         return read
 
     def rewind(self, length: int) -> None:
@@ -205,13 +183,10 @@ class StrideWriter:
             else:
                 self._read.clear()
         self.prefills += 1
-        unread, started = self._unread(text), perf_counter()
         for _ in self._target.prefill(text):
             self.finish = request.interruption()
             if self.finish:
                 return
-        if unread >= READ_CHUNK:
-            self.chunk_s = (perf_counter() - started) * READ_CHUNK / unread
         self._read.add(number_of(document))
         self._steps = decode(
             self._target,
@@ -222,12 +197,6 @@ class StrideWriter:
             temperature=request.temperature,
             answered=answered,
         )
-
-    def _unread(self, text: Sequence[int]) -> int:
-        """Tokens of `text` that the KV cache lacks."""
-        if isinstance(self._target, ParkingTarget):
-            return len(text) - self._target.cached_prefix(text)
-        return len(text)
 
     def _finish_at(self, length: int) -> str:
         """Why the answer ends with its first `length` tokens; empty if it goes on."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise, product
 
 import pytest
@@ -16,28 +15,18 @@ from engines.budget.cost_model import CostModel
 from engines.budget.fixed import FixedBudget
 from engines.decode import StopCriteria
 from engines.drafters.protocol import Drafter
-from engines.ralm import stride_writer
 from engines.ralm.events import ConfirmedStride, RalmStatistics
 from engines.ralm.knowledge_base import Query
 from engines.ralm.scheduler import FixedStride, OptimalStride, StrideScheduler
 from engines.ralm.sequential import write_iteratively
 from engines.ralm.speculative import SpeculativeRalm
 from engines.ralm.stride_writer import RalmRequest, StrideWriter, number_of
-from engines.ralm.verification import Search
 from engines.sampler import Sampling, make_sampler
 from tests.engines.ralm.scripted import DocumentTarget, ScriptedBase, prompt, query
 from tests.engines.test_decode import RandomDrafter, every_drafter
 
 NEVER = frozenset({-1})
 ANSWER = 60
-
-
-@pytest.fixture(autouse=True, scope="module")
-def small_chunks() -> Iterator[None]:
-    """So that the short prompts of these tests are read in several."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stride_writer, "READ_CHUNK", 2)
-        yield
 
 
 def request(temperature: float, stop: StopCriteria, seed: int = 5, stride: int = 4) -> RalmRequest:
@@ -265,27 +254,6 @@ def test_a_passage_that_may_be_wrong_is_not_read_before_it_is_found() -> None:
         searches.append(statistics.searches)
     assert read[0] < read[1]
     assert searches[1] < searches[0] < plainly.searches
-
-
-def test_a_passage_is_read_while_it_is_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Search, "is_done", False)  # every search takes longer than that
-    monkeypatch.setattr(SpeculativeRalm, "_reading_fits", True)
-    asked = request(0.8, StopCriteria(NEVER, 128))
-    plain, _ = sequential(asked, ScriptedBase(12), [])
-    begun = []
-    for reads_ahead in (False, True):
-        scheduler, target = FixedStride(3), DocumentTarget()
-        scheduler.reads_ahead = reads_ahead
-        ralm = SpeculativeRalm(
-            writer(asked, [], target), ScriptedBase(12), asked, scheduler, RalmStatistics()
-        )
-        strides = list(ralm.write())
-        assert text(strides) == text(plain)
-        assert documents(strides) == documents(plain)
-        pairs = [(one, other[: len(one)]) for one, other in pairwise(target.prefilled)]
-        begun.append(sum(one == other for one, other in pairs))
-    assert begun[0] > 5
-    assert begun[1] == 0, "what is written ahead is read whole"
 
 
 class BrokenBase(ScriptedBase):
