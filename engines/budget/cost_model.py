@@ -7,8 +7,11 @@ that: ratios hardly change with L, so a width measured in one chat serves the ne
 On a shared machine single cycles mislead, and a width once measured as expensive would never be
 tried again. So the steepness of the curve is fitted to all samples together, each width's median
 is weighted against that fit by the number of its samples, and samples that are not refreshed are
-dropped, until the width is probed once more. The curve is not made monotone: quantised kernels
-take rows by fours or sixteens, and Qwen2.5 1.5B in Q4_K_M reads 16 rows in the time of 8.
+dropped, until the width is probed once more. While plain cycles take longer than usual, wider ones
+are compared with these: a busy time once made drafts look hopeless long after it was over (virtual
+time, half of the passes 1.3 to 3 times as long: edited code 1.21 of plain speed, 1.29 since). The
+curve is not made monotone: quantised kernels take rows by fours or sixteens, and Qwen2.5 1.5B in
+Q4_K_M reads 16 rows in the time of 8.
 
 A plain cycle right after a wider one takes longer than one after another: llama.cpp builds its
 graph anew, 0.65 ms where a plain cycle takes 1.0 ms. Plain decoding has no such cycles, so their
@@ -38,6 +41,9 @@ MEDIAN_INTERVAL = 5
 follow from it."""
 PRIOR_SAMPLES = 2.0
 """Weight, in samples, of the curve fitted to all widths at each of them."""
+RECENT_CYCLES = 3
+"""Plain cycles that show how busy the machine is at present: a wider cycle is compared with them
+where they take longer than usual."""
 MAX_JUMP = 1.6
 """A sample counts for at most this many times what was expected: another program had the cores. A
 curve that is truly steeper is reached in a few samples."""
@@ -66,6 +72,7 @@ class CostModel:
         self._ratios: dict[int, deque[float]] = {}
         self._replays = deque[float]((PRIOR_REPLAY,), maxlen=MAX_SAMPLES)
         self._last_rows = 1
+        self._slowdowns = deque[float]((1.0,), maxlen=RECENT_CYCLES)
         self._excess = deque[float]((0.0,), maxlen=MAX_SAMPLES)
         self._curve = [prior_ratio(max(rows, 1)) for rows in range(WIDTHS[-1] + 1)]
         self._since_refit = 0
@@ -80,9 +87,12 @@ class CostModel:
             seconds = self._charge_excess(length, seconds)
         self._last_rows = rows
         if rows == 1:
+            if self._plain:
+                self._slowdowns.append(seconds / self.plain(length))
             self._observe_plain(_octave(length), seconds)
         elif self._plain:
-            ratio = min(seconds / self.plain(length), MAX_JUMP * self._curve[rows])
+            plain = self.plain(length) * max(median(self._slowdowns), 1.0)
+            ratio = min(seconds / plain, MAX_JUMP * self._curve[rows])
             self._ratios.setdefault(rows, deque(maxlen=MAX_SAMPLES)).append(ratio)
             self._since_refit += 1
             if self._since_refit >= REFIT_INTERVAL or len(self._ratios[rows]) <= MIN_SAMPLES:

@@ -61,6 +61,18 @@ def test_a_moment_of_load_does_not_make_a_width_look_hopeless() -> None:
     assert costs.ratio(3) < 1.5 * costs.ratio(8)
 
 
+def test_a_busy_time_slows_all_widths_and_changes_no_ratio() -> None:
+    """Else drafts would look hopeless for as long as the samples are kept."""
+    costs = CostModel()
+    for _ in range(15):
+        costs.observe(1, 100, 0.010)
+    for _ in range(6):
+        for _ in range(4):
+            costs.observe(1, 100, 0.022)
+        costs.observe(4, 100, 0.055)
+    assert costs.ratio(4) == pytest.approx(2.5, rel=0.15)
+
+
 def test_a_truly_steep_curve_is_learned_in_a_few_samples() -> None:
     costs = CostModel()
     for _ in range(6):
