@@ -104,7 +104,7 @@ class BudgetedDrafters:
         paths = list(tree.probabilities)
         for row in range(1, len(tree)):
             paths[row] *= paths[tree.parents[row]]
-        chosen, _ = choose_count(paths[1:], self._table, self.rate, 0.0)
+        chosen = choose_count(paths[1:], self._table, self.rate)
         return prune(tree, range(1, chosen + 1))
 
     def observe(self, step: Step) -> None:

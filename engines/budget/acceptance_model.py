@@ -33,7 +33,6 @@ from engines.budget.selection import (
     MergedDraft,
     log_odds,
 )
-from engines.draft_tree import SOURCE_NAMES, credited
 from engines.step import Proposal
 
 MAX_WEIGHT = 30.0
@@ -49,8 +48,6 @@ SQUARES_DECAY = 0.999
 """Decay of the squared gradients at each update, so that the weights keep following the text."""
 EPSILON = 1e-12
 """Added to the squared gradients, for a drafter that is never there."""
-COUNT_DECAY = 0.9995
-"""Decay of the hindsight counts at each consulted step (a memory of some 2,000 steps)."""
 MAX_LOG_ODDS = 700.0
 """Negative log odds beyond which a probability is 0, as doubles go."""
 PRIORS = {
@@ -129,12 +126,10 @@ class PendingProposal:
 
     Attributes:
         row: the last one that the text has reached.
-        accepted: the rows on the way there.
     """
 
     merged: MergedDraft
     row: int
-    accepted: list[int]
 
 
 class AcceptanceModel:
@@ -151,8 +146,6 @@ class AcceptanceModel:
         self._pending: list[PendingProposal] = []
         self._gradient = [0.0] * FEATURES
         self._labels = 0
-        self._hindsight_tokens = 0.0
-        self._credited: dict[int, float] = {}
 
     def estimate(self, merged: MergedDraft) -> list[float]:
         """Fill in the tree's probabilities (siblings sum to at most 1); returns P of each path."""
@@ -191,17 +184,12 @@ class AcceptanceModel:
 
     def add_pending(self, merged: MergedDraft) -> None:
         """Keep a proposal until the text labels it."""
-        self._pending.append(PendingProposal(merged, 0, []))
+        self._pending.append(PendingProposal(merged, 0))
 
     def learn(self, tokens: Sequence[int]) -> None:
         """Score every pending proposal against the `tokens` that came, and update the weights."""
-        pending = []
-        for proposal in self._pending:
-            if self._label_rows(proposal, tokens):
-                pending.append(proposal)
-            else:
-                self._count(proposal)
-        self._pending = pending
+        if self._pending:
+            self._pending = [one for one in self._pending if self._label_rows(one, tokens)]
         if self._labels >= BATCH_LABELS:
             self._learner.step(self._gradient)
             self._gradient, self._labels = [0.0] * FEATURES, 0
@@ -209,18 +197,6 @@ class AcceptanceModel:
     def drop_pending(self) -> None:
         """The answer ended or another begins: proposals not labelled by now never will be."""
         self._pending = []
-
-    def counterfactual_acceptance(self) -> dict[str, float]:
-        """By source, the share of tokens that proposals, verified or not, would have had accepted.
-
-        A call that accepts a tokens yields a + 1; shares are of the tokens of such calls.
-        """
-        if not self._hindsight_tokens:
-            return {}
-        return {
-            SOURCE_NAMES[bit]: count / self._hindsight_tokens
-            for bit, count in self._credited.items()
-        }
 
     def _label_rows(self, proposal: PendingProposal, tokens: Sequence[int]) -> bool:
         """Walk the proposal along `tokens`; whether some rows are still to be labelled."""
@@ -233,7 +209,6 @@ class AcceptanceModel:
             proposal.row = children.get(token, 0)
             if not proposal.row:
                 return False
-            proposal.accepted.append(proposal.row)
         return bool(proposal.merged.proposers[proposal.row])
 
     def _label(self, merged: MergedDraft, row: int, accepted: bool) -> None:
@@ -244,17 +219,6 @@ class AcceptanceModel:
         for column, value in columns:
             gradient[column] += error * value
         self._labels += 1
-
-    def _count(self, proposal: PendingProposal) -> None:
-        """Credit the sources of a labelled proposal's accepted rows."""
-        tree = proposal.merged.tree
-        accepted = len(proposal.accepted)
-        self._hindsight_tokens = self._hindsight_tokens * COUNT_DECAY + accepted + 1
-        for bit in self._credited:
-            self._credited[bit] *= COUNT_DECAY
-        for row in proposal.accepted:
-            bit = credited(tree.sources[row])
-            self._credited[bit] = self._credited.get(bit, 0.0) + 1
 
     def state(self) -> dict[str, list[float]]:
         """The weights, as plain JSON values."""

@@ -72,7 +72,7 @@ class CostModel:
         self._ratios: dict[int, deque[float]] = {}
         self._replays = deque[float]((PRIOR_REPLAY,), maxlen=MAX_SAMPLES)
         self._last_rows = 1
-        self._slowdowns = deque[float]((1.0,), maxlen=RECENT_CYCLES)
+        self._recent = deque[float]((0.0,), maxlen=RECENT_CYCLES)
         self._excess = deque[float]((0.0,), maxlen=MAX_SAMPLES)
         self._curve = [prior_ratio(max(rows, 1)) for rows in range(WIDTHS[-1] + 1)]
         self._since_refit = 0
@@ -87,11 +87,10 @@ class CostModel:
             seconds = self._charge_excess(length, seconds)
         self._last_rows = rows
         if rows == 1:
-            if self._plain:
-                self._slowdowns.append(seconds / self.plain(length))
+            self._recent.append(seconds)
             self._observe_plain(_octave(length), seconds)
         elif self._plain:
-            plain = self.plain(length) * max(median(self._slowdowns), 1.0)
+            plain = max(self.plain(length), median(self._recent))
             ratio = min(seconds / plain, MAX_JUMP * self._curve[rows])
             self._ratios.setdefault(rows, deque(maxlen=MAX_SAMPLES)).append(ratio)
             self._since_refit += 1

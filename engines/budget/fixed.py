@@ -52,11 +52,5 @@ class FixedBudget:
         record_cost(self._costs, step)
 
     def status(self, length: int) -> BudgetStatus:
-        """Never paused: the length is forced."""
-        return BudgetStatus(
-            self._costs.plain(length),
-            self._costs.measured(length),
-            False,
-            0.0,
-            self._calibration.counterfactual_acceptance(),
-        )
+        """See `Budget.status`."""
+        return BudgetStatus(self._costs.plain(length), self._costs.measured(length))

@@ -63,8 +63,6 @@ PROBE_SHARE = 0.005
 """Share of decoding time that may be spent on measuring unknown widths."""
 RATE_DECAY = 0.995
 """Decay of λ's sums at each step."""
-PAUSE_STEPS = 12
-"""Steps without a draft after which drafting counts as paused."""
 OVERHEAD_SHARE = 0.02
 """Share of the speed that planning and learning, the drafters' time apart, may cost where drafting
 brings nothing, whatever it has won before. They take 0.1 ms a step, a tenth of the smallest
@@ -99,7 +97,6 @@ class Plan:
     order: list[int]
     paths: list[float]
     chosen: int
-    loss: float
     value: float
     table: Sequence[float]
 
@@ -127,8 +124,6 @@ class AdaptiveBudget:
         self._probe_seconds = 0.0
         self._decode_seconds = 0.0
         self._since_plain = PLAIN_INTERVAL_STEPS
-        self._since_draft = 0
-        self._loss = 0.0
         self._consulting = False
 
     def begin(self, context: Context) -> None:
@@ -155,9 +150,9 @@ class AdaptiveBudget:
             for proposal in proposals:
                 self._record_use(proposal, 0.0, proposal.seconds, rate)
             return root_only(context.root), tuple(proposals)
-        started, seconds = perf_counter(), sum(proposal.seconds for proposal in proposals)
+        started = perf_counter()
         merged = merge(context.root, proposals, context.temperature)
-        plan = self._plan(merged, table, limit, seconds, target)
+        plan = self._plan(merged, table, limit, target)
         self._record_utilities(plan, proposals, perf_counter() - started)
         for drafter in slow:
             backoff = self._in_situation(drafter, _expected(plan))
@@ -254,7 +249,7 @@ class AdaptiveBudget:
         if len(proposal.tree) > 1:
             graft(merged, proposal)
             rows = plan.order[: plan.chosen]
-            plan = self._plan(merged, table, limit, 0.0, target)
+            plan = self._plan(merged, table, limit, target)
             gains = [plan.paths[row] for row in rows]
             priced = with_replays(table, gains, target.rollback_rows, self._costs.replay)
             gain = plan.value - sum(gains) + rate * priced[len(rows) + 1]
@@ -288,7 +283,6 @@ class AdaptiveBudget:
         self._tokens = self._tokens * RATE_DECAY + len(step.tokens)
         self._seconds = self._seconds * RATE_DECAY + step.timings.total
         self._decode_seconds += step.timings.total
-        self._since_draft = 0 if step.drafted else self._since_draft + 1
 
     def _record_drafting(self, step: Step, extra: float) -> None:
         """Record what drafting as a whole has won by a step for which drafters were consulted.
@@ -304,15 +298,8 @@ class AdaptiveBudget:
             self._drafting.record(gain, step.timings.draft - consulted, rate)
 
     def status(self, length: int) -> BudgetStatus:
-        """How drafting fares at context length `length`."""
-        paused = self._since_draft >= PAUSE_STEPS and bool(self._backoffs)
-        return BudgetStatus(
-            self._costs.plain(length),
-            self._costs.measured(length),
-            paused,
-            self._loss if paused else 0.0,
-            self._calibration.counterfactual_acceptance(),
-        )
+        """See `Budget.status`."""
+        return BudgetStatus(self._costs.plain(length), self._costs.measured(length))
 
     def _rate(self, plain: float) -> float:
         """λ, tokens per second over the long run; at least the rate of plain decoding."""
@@ -334,20 +321,19 @@ class AdaptiveBudget:
         merged: MergedDraft,
         table: list[float],
         limit: int,
-        seconds: float,
         target: Target,
     ) -> Plan:
         rate = self._rate(table[1])
         if len(merged.tree) == 1:
-            return Plan(merged.tree, [], [1.0], 0, 0.0, -rate * table[1], table)
+            return Plan(merged.tree, [], [1.0], 0, -rate * table[1], table)
         paths = self._calibration.estimate(merged)
         order = by_probability(merged.tree, paths, target.chains_only)[:limit]
         gains = [paths[row] for row in order]
         priced = with_replays(table, gains, target.rollback_rows, self._costs.replay)
-        chosen, loss = choose_count(gains, priced, rate, seconds)
+        chosen = choose_count(gains, priced, rate)
         chosen = affordable(chosen, gains, priced, self._limiter)
         value = sum(gains[:chosen]) - rate * priced[chosen + 1]
-        return Plan(merged.tree, order, paths, chosen, loss, value, priced)
+        return Plan(merged.tree, order, paths, chosen, value, priced)
 
     def _continue(
         self,
@@ -364,7 +350,7 @@ class AdaptiveBudget:
         for proposal in added:
             graft(merged, proposal)
         if len(merged.tree) > size:
-            plan = self._plan(merged, table, limit, 0.0, target)
+            plan = self._plan(merged, table, limit, target)
         rows = {row: plan.paths[row] for row in plan.order[: plan.chosen] if row >= size}
         gain, rate = plan.value - before, self._rate(table[1])
         self._second_round.record(added, merged, rows, gain, perf_counter() - started, rate)
@@ -385,7 +371,6 @@ class AdaptiveBudget:
     def _record_utilities(self, plan: Plan, proposals: list[Proposal], planning: float) -> None:
         """Record what each drafter added in the first round; a row counts for the cheapest that
         proposed it."""
-        self._loss = plan.loss
         rate = self._rate(plan.table[1])
         price = rate * (plan.table[plan.chosen + 1] - plan.table[1]) / max(plan.chosen, 1)
         unclaimed = [

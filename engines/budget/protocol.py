@@ -6,7 +6,7 @@ Owns what the decode loop and the screen know of a budget. Refuses to know how i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,24 +21,15 @@ Draft = tuple[DraftTree, tuple[Proposal, ...]]
 
 @dataclass(frozen=True, slots=True)
 class BudgetStatus:
-    """How drafting fares at the present context length, for the screen and the statistics.
+    """What plain decoding takes at the present context length, for the screen and the statistics.
 
     Attributes:
         plain_seconds: wall time of one whole plain cycle (one row) at this context length.
         plain_measured: false while `plain_seconds` is only an estimate (shown with `~`).
-        paused: whether drafting is not worth it just now.
-        loss: while paused, by what share drafting would slow this step, e.g. 0.09; 0 where it is
-            held back although it is expected to pay (`engines.budget.loss_limit`).
-        counterfactual_acceptance: for each source name, the share of the answer's tokens so far
-            that its proposals, verified or not, would have had accepted; measured while paused,
-            too.
     """
 
     plain_seconds: float
     plain_measured: bool
-    paused: bool
-    loss: float
-    counterfactual_acceptance: Mapping[str, float]
 
 
 class Budget(StepObserver, Protocol):
@@ -55,5 +46,5 @@ class Budget(StepObserver, Protocol):
         ...
 
     def status(self, length: int) -> BudgetStatus:
-        """How drafting fares at context length `length`."""
+        """What plain decoding takes at context length `length`."""
         ...

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate
 from math import ceil, log, log1p
 from time import perf_counter
 
@@ -188,18 +187,15 @@ def with_replays(
     return priced
 
 
-def choose_count(
-    gains: Sequence[float], table: Sequence[float], rate: float, seconds: float
-) -> tuple[int, float]:
-    """The n that maximises τ(n) − λ·(V(n + 1) + t_draft), and what drafting would lose if n is 0.
+def choose_count(gains: Sequence[float], table: Sequence[float], rate: float) -> int:
+    """The n that maximises τ(n) − λ·V(n + 1), where what rows add to V counts `MARGIN` times.
 
-    What rows add to V counts `MARGIN` times.
+    The time that drafting took is spent already.
 
     Args:
         gains: P of the rows in order.
         table: V by number of rows, in seconds.
         rate: λ, tokens per second.
-        seconds: t_draft, already spent: it counts in the loss only.
     """
     tau, chosen, best_value = 0.0, 0, 0.0
     for count, gain in enumerate(gains, 1):
@@ -207,12 +203,7 @@ def choose_count(
         value = tau - MARGIN * rate * (table[count + 1] - table[1])
         if value > best_value:
             chosen, best_value = count, value
-    if chosen or not gains:
-        return chosen, 0.0
-    taus = accumulate(gains, initial=1.0)
-    next(taus)
-    speeds = [tau / (table[count] + seconds) for count, tau in enumerate(taus, 2)]
-    return 0, max(0.0, 1.0 - max(speeds) * table[1])
+    return chosen
 
 
 def affordable(

@@ -159,7 +159,7 @@ class StrideWriter:
         return confirmed
 
     def status(self) -> BudgetStatus:
-        """How drafting fares."""
+        """What plain decoding takes."""
         return self._budget.status(len(self._target.tokens))
 
     def close(self) -> None:

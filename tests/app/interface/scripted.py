@@ -42,7 +42,7 @@ from engines.budget.protocol import BudgetStatus
 from engines.draft_tree import DraftTree, credited, root_only
 from engines.step import Step, Timings
 
-BUDGET_STATUS = BudgetStatus(0.05, True, False, 0.0, {"chats": 0.44, "prompt": 0.2, "recycle": 0.1})
+BUDGET_STATUS = BudgetStatus(0.05, True)
 """Plain decoding writes 20 tokens per second."""
 
 Said = tuple[str, int]

@@ -115,7 +115,7 @@ def test_every_source_tinted(stage: Make, snap_compare: Compare, size: tuple[int
 
 @pytest.mark.parametrize("size", SIZES)
 def test_drafting_paused(stage: Make, snap_compare: Compare, size: tuple[int, int]) -> None:
-    paused, possible = BudgetStatus(0.06, False, True, 0.09, {}), {"prompt": 0.31, "recycle": 0.12}
+    paused, possible = BudgetStatus(0.06, False), {"prompt": 0.31, "recycle": 0.12}
     made = stage(Script(passes_of(ANSWER, [0], 1), budget_status=paused, possible=possible))
     assert snap_compare(made.app, terminal_size=size, run_before=before(made, "f2"))
 
@@ -125,7 +125,7 @@ def test_a_model_too_fast_to_gain(
     stage: Make, snap_compare: Compare, size: tuple[int, int]
 ) -> None:
     ready = {"chats": 0.41, "prompt": 0.18, "recycle": 0.06}
-    fast, passes = BudgetStatus(0.0014, True, True, 0.34, {}), passes_of(ANSWER, [0], 1)
+    fast, passes = BudgetStatus(0.0014, True), passes_of(ANSWER, [0], 1)
     made = stage(Script(passes, cycle=0.0014, budget_status=fast, possible=ready))
     assert snap_compare(made.app, terminal_size=size, run_before=before(made))
 
