@@ -84,7 +84,7 @@ def test_growth_gives_windows_and_a_picture(bench: Call, workload: str, tmp_path
     (window,) = report["rows"][0]["windows"]
     assert set(window) == {
         "chats", "new", "tokens_per_call", "tokens_per_call_empty", "tokens_per_call_new",
-        "speedup", "speedup_empty",
+        "speedup", "speedup_empty", "total_speedup", "total_speedup_empty",
     }  # fmt: skip
     assert (window["chats"], window["new"]) == (2, 2)
     texts = "".join(ElementTree.parse(picture).getroot().itertext())
