@@ -197,7 +197,7 @@ def _outputs(
     kept, logits = keep(position, walk.sources) if keep is not None else ((), _NO_LOGITS)
     for row, index in enumerate(kept):
         logits[row] = rows.logits[path[index]]
-    # Chains are kept from their root on, where a slice takes a fifth of the time.
+    # Chains are kept from their root on, where a slice takes less than half of the time.
     prefix = path[-1] == len(path) - 1
     hidden = rows.hidden[: len(path)].copy() if prefix else rows.hidden[path]
     if not last:

@@ -268,8 +268,15 @@ def speedup(row: DecodeRow, plain: DecodeRow) -> float:
 
 def total_speedup(row: DecodeRow, plain: DecodeRow) -> float:
     """Plain seconds per token of all chats together ÷ this row's, prefill excluded."""
-    own, base = row.answers(), plain.answers()
-    return _seconds_per_token(base) / _seconds_per_token(own) if _calls(own) else 1.0
+    return total_ratio(row.answers(), plain.answers())
+
+
+def total_ratio(own: Sequence[TimedAnswer], plain: Sequence[TimedAnswer]) -> float:
+    """Seconds per token of all `plain` answers ÷ those of `own`, prefill excluded; 1 where either
+    has no calls."""
+    if not (_calls(own) and _calls(plain)):
+        return 1.0
+    return _seconds_per_token(plain) / _seconds_per_token(own)
 
 
 def bound(answers: Sequence[TimedAnswer], costs: Mapping[str, float]) -> float:

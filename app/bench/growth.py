@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from app.bench.decode import TimedAnswer, answer_chat
+from app.bench.decode import TimedAnswer, answer_chat, total_ratio
 from app.bench.environment import BenchStores, bench_stores
 from app.bench.workloads import Workload
 from app.conversation.statistics import Statistics
@@ -129,8 +129,7 @@ def _total_ratio(trials: Sequence[Trial], which: Callable[[Trial], list[TimedAns
     """Seconds per token of all plain answers ÷ those of these, prefill excluded."""
     own = [answer for trial in trials for answer in which(trial)]
     plain = [answer for trial in trials for answer in trial.plain]
-    tokens, base = (sum(one.statistics.call_tokens for one in each) for each in (own, plain))
-    return _seconds(plain) / base * tokens / _seconds(own) if tokens and base else 1.0
+    return total_ratio(own, plain)
 
 
 def _seconds(answers: Sequence[TimedAnswer]) -> float:

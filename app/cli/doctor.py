@@ -43,8 +43,8 @@ from datastores.storage.integrity import DamagedError, require_usable, translate
 from datastores.storage.sqlite import require_sound
 from engines.distillation.versions import Versions
 from engines.drafters.mtp import TargetWithHeads
-from engines.llama.build import missing_features, rebuild_line
-from engines.llama.devices import find_gpus, install_line, unused_gpu
+from engines.llama.build import missing_features
+from engines.llama.devices import find_gpus, install_line, rebuild_line, unused_gpu
 from engines.target import SavableTarget, Target
 
 OK, OFF, BAD = "ok", "off", "bad"
@@ -186,7 +186,7 @@ def _search(locations: Locations) -> Finding:
 def _processor() -> Finding:
     missing = missing_features()
     if not missing:
-        return Finding("processor", OK, "llama.cpp uses what it has; no build option is missing")
+        return Finding("processor", OK, "llama.cpp's build is not known to leave anything unused")
     text = f"llama.cpp was built without {', '.join(missing)}, so steps take longer than they need"
     return Finding("processor", OFF, f"{text}. To build it for this machine: {rebuild_line()}")
 

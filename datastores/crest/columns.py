@@ -22,7 +22,7 @@ SPOOLED_BYTES = 1 << 24
 """Of one column that stay in memory."""
 
 
-class Column:
+class SpilledColumn:
     """Numbers of one type. Methods raise OSError if the file cannot be read or written."""
 
     def __init__(self, dtype: DTypeLike, folder: Path | None = None) -> None:
@@ -72,9 +72,9 @@ class Columns:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def new(self, dtype: DTypeLike) -> Column:
+    def new(self, dtype: DTypeLike) -> SpilledColumn:
         """Another, empty column."""
-        return self._open.enter_context(Column(dtype, self._folder))
+        return self._open.enter_context(SpilledColumn(dtype, self._folder))
 
 
 @contextmanager

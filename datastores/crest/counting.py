@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datastores.crest.columns import Column, Columns, open_columns
+from datastores.crest.columns import Columns, SpilledColumn, open_columns
 
 KINDS = 8
 """Kinds are numbers below this; the caller defines what they mean."""
@@ -76,9 +76,9 @@ class TokenText:
         columns: where more of them are made.
     """
 
-    tokens: Column
-    remaining: Column
-    kinds: Column
+    tokens: SpilledColumn
+    remaining: SpilledColumn
+    kinds: SpilledColumn
     columns: Columns
 
     def __len__(self) -> int:
@@ -245,12 +245,12 @@ class _StringCounter:
     def _table_size(self) -> int:
         return sum(map(len, self.levels))
 
-    def _filled(self, value: int) -> Column:
+    def _filled(self, value: int) -> SpilledColumn:
         column = self._text.columns.new(np.int32)
         self._fill(column, value)
         return column
 
-    def _fill(self, column: Column, value: int) -> None:
+    def _fill(self, column: SpilledColumn, value: int) -> None:
         for start, stop in self._slices():
             column.write(start, np.full(stop - start, value, np.int32))
 

@@ -36,7 +36,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from datastores.crest.columns import Column
+from datastores.crest.columns import SpilledColumn
 from datastores.crest.counting import Level
 from datastores.crest.selection import Nodes, occurrences
 
@@ -211,7 +211,7 @@ class Entries:
 class EntryCollector:
     """Puts the entries of many trees together; their bytes are in a column until `entries`."""
 
-    def __init__(self, data: Column) -> None:
+    def __init__(self, data: SpilledColumn) -> None:
         self._data = data
         self._parts: list[Entries] = []
 

@@ -9,9 +9,9 @@ tried again. So the steepness of the curve is fitted to all samples together, ea
 is weighted against that fit by the number of its samples, and samples that are not refreshed are
 dropped, until the width is probed once more. While plain cycles take longer than usual, wider ones
 are compared with these: a busy time once made drafts look hopeless long after it was over (virtual
-time, half of the passes 1.3 to 3 times as long: edited code 1.21 of plain speed, 1.29 since). The
-curve is not made monotone: quantised kernels take rows by fours or sixteens, and Qwen2.5 1.5B in
-Q4_K_M reads 16 rows in the time of 8.
+time, half of the passes 1.3 to 3 times as long: code edited by Qwen2.5 1.5B 1.21 of plain speed,
+1.29 since). The curve is not made monotone: quantised kernels take rows by fours or sixteens, and
+Qwen2.5 1.5B in Q4_K_M reads 16 rows in the time of 8.
 
 A plain cycle right after a wider one takes longer than one after another: llama.cpp builds its
 graph anew, 0.65 ms where a plain cycle takes 1.0 ms. Plain decoding has no such cycles, so their

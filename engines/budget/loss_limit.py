@@ -1,10 +1,10 @@
 """Bounds how much time drafting may cost: verifying rejected drafts, and consulting drafters.
 
 `LossLimiter` counts in plain passes. Every emitted token adds a little; every verified draft adds
-what it saved and subtracts what its pass cost beyond a plain one. A draft whose expected loss
-exceeds the balance is not verified, however good its estimate, nor is one that could lose more than
-`MAX_STAKE` beyond it: a draft of 23 tokens, all but sure, once cost 18 passes, and nothing more was
-drafted in the next thousand tokens. Where drafts win, the balance is full and does not matter.
+what it saved and subtracts what its pass cost beyond a plain one. A draft is not verified if its
+expected loss exceeds the balance, or if its pass costs more than the balance and `MAX_STAKE`,
+however good its estimate: a nearly certain draft of 23 tokens once cost 18 passes, and nothing more
+was drafted in the next thousand tokens. Where drafts win, the balance is full and does not matter.
 
 `DrafterBackoff` decides whether consulting one drafter is worth its time at this step, and
 `DrafterBackoffs` keeps what was found between sessions.

@@ -1,17 +1,14 @@
 """Whether this build of llama.cpp uses what the processor has.
 
-A package made on another machine may lack instructions that this one has: a build without AVX-512
-on a processor with it takes up to twice as long. The build that pip makes here has all of them, and
-none of llama.cpp's other options made it faster: its newest release, built with its defaults, takes
-the same time for 1 to 32 rows (SmolLM2 and Qwen2.5 1.5B), and a second copy of the weights for
-wide passes (REPACK) is on already.
+A package made on another machine may lack instructions that this one has. The build that pip makes
+here has all of them, and no other option of llama.cpp made it faster: its newest release, built
+with its defaults, takes the same time for 1 to 32 rows (Qwen2.5 1.5B in F16 and Q4_K_M), and the
+second copy of the weights for wide passes (REPACK) is on already.
 
 Reads /proc/cpuinfo and asks llama.cpp about its build.
 """
 
 from __future__ import annotations
-
-from importlib.metadata import version
 
 from engines.llama.threads import CPU_INFO
 
@@ -59,11 +56,3 @@ def unused_features(system_info: str, cpu_info: str) -> list[str]:
     used = {entry.split("=")[0].strip() for entry in entries if entry.strip().endswith("= 1")}
     wanted = [name for name, flag in FEATURES.items() if flag in flags] + list(PARTS)
     return [name for name in wanted if name not in used]
-
-
-def rebuild_line() -> str:
-    """The command that builds llama.cpp for this machine's processor."""
-    return (
-        'CMAKE_ARGS="-DGGML_NATIVE=on" pip install --force-reinstall --no-deps --no-cache-dir'
-        f" --no-binary llama-cpp-python llama-cpp-python=={version('llama-cpp-python')}"
-    )

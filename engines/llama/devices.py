@@ -18,7 +18,7 @@ NVIDIA = Path("/proc/driver/nvidia/gpus")
 DRM = Path("/sys/class/drm")
 VENDORS = {"0x1002": "AMD", "0x10de": "NVIDIA", "0x8086": "Intel"}
 INSTALL = (
-    'CMAKE_ARGS="-D{flag}=on" pip install --force-reinstall --no-deps'
+    'CMAKE_ARGS="{flags}" pip install --force-reinstall --no-deps'
     " --no-cache-dir --no-binary llama-cpp-python llama-cpp-python=={version}"
 )
 FLAGS = {"NVIDIA": "GGML_CUDA", "Apple": "GGML_METAL"}
@@ -38,8 +38,25 @@ def unused_gpu() -> str:
 
 def install_line(gpu: str) -> str:
     """The command that installs llama.cpp with the backend for `gpu`, one of `find_gpus`."""
-    flag = next((flag for vendor, flag in FLAGS.items() if vendor in gpu), DEFAULT_FLAG)
-    return INSTALL.format(flag=flag, version=version("llama-cpp-python"))
+    return _install(_flag(gpu))
+
+
+def rebuild_line() -> str:
+    """The command that builds llama.cpp for this machine's processor, and for its graphics card if
+    the present build uses one."""
+    from llama_cpp import llama_cpp as lib
+
+    gpus = find_gpus()[:1] if lib.llama_supports_gpu_offload() else []
+    return _install("GGML_NATIVE", *map(_flag, gpus))
+
+
+def _flag(gpu: str) -> str:
+    return next((flag for vendor, flag in FLAGS.items() if vendor in gpu), DEFAULT_FLAG)
+
+
+def _install(*flags: str) -> str:
+    options = " ".join(f"-D{flag}=on" for flag in flags)
+    return INSTALL.format(flags=options, version=version("llama-cpp-python"))
 
 
 def find_gpus() -> list[str]:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from engines.llama import build
-from engines.llama.build import missing_features, rebuild_line, unused_features
+from engines.llama.build import missing_features, unused_features
+from engines.llama.devices import rebuild_line
 
 X86 = "processor\t: 0\nflags\t\t: fpu sse2 avx2 fma f16c avx512f avx512_vnni\n"
 ARM = "processor\t: 0\nFeatures\t: fp asimd asimddp i8mm\n"
