@@ -7,7 +7,7 @@ and replay buffer. Refuses to know how versions are trained (`engines.distillati
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -171,8 +171,9 @@ def replay_path(locations: Locations, target: str) -> Path:
 def drop_tainted(locations: Locations) -> None:
     """Delete every version, and every half-trained one, that may know what was removed since.
 
-    What is left drafts: an earlier version, or the original student. The next training starts from
-    there, on all that is still in the buffer.
+    One whose description is damaged may know anything that was ever removed. What is left drafts:
+    an earlier version, or the original student. The next training starts from there, on all that
+    is still in the buffer.
 
     Raises:
         StoreError: one cannot be deleted; calling this again does.
@@ -180,25 +181,25 @@ def drop_tainted(locations: Locations) -> None:
     for folder in sorted(locations.students.glob("*/*/")):
         versions = Versions(folder)
         path = replay_path(locations, folder.parent.name)
-        tainted = list(_tainted(versions, path))
+        tainted = set(_tainted(versions, path))
         if tainted:
             drop(versions, tainted)
         _drop_unpublished(versions, path)
 
 
-def drop(versions: Versions, tainted: list[Version]) -> None:
-    """Delete `tainted` versions, and what is left of a training that may have seen the same.
+def drop(versions: Versions, tainted: Collection[int]) -> None:
+    """Delete the versions with the numbers `tainted`, and what is left of a training that may have
+    seen the same.
 
     Raises:
         StoreError: one cannot be deleted.
     """
-    gone = {version.number for version in tainted}
-    if versions.current in gone:
-        kept = [one.number for one in versions.all() if one.number not in gone]
+    if versions.current in tainted:
+        kept = [one.number for one in versions.all() if one.number not in tainted]
         earlier = [number for number in kept if number < versions.current]
         versions.select(max(earlier, default=0))
     try:
-        for number in gone:
+        for number in tainted:
             versions.delete(number)
         # The next round must not take what it saw before for learned.
         (versions.folder / ATTEMPT_FILE).unlink(missing_ok=True)
@@ -228,18 +229,21 @@ def _drop_unpublished(versions: Versions, path: Path) -> None:
         raise StoreError(f"cannot delete from {versions.folder}: {error.strerror}") from error
 
 
-def _tainted(versions: Versions, path: Path) -> Iterator[Version]:
-    """Versions that may know what was removed from the buffer at `path`.
+def _tainted(versions: Versions, path: Path) -> Iterator[int]:
+    """Numbers of the versions that may know what was removed from the buffer at `path`.
 
     Without the buffer that they learned from nobody can say what they know.
     """
-    every = versions.all()
-    if not every:
+    every, damaged = versions.all(), versions.damaged
+    if not every and not damaged:
         return
     with suppress(FileNotFoundError), closing(ReplayBuffer.existing(path)) as buffer:
         for version in every:
             known = version.buffer == buffer.identity
             if not known or buffer.removed_since(version.last_record, version.last_removal):
-                yield version
+                yield version.number
+        if buffer.last_removal:
+            yield from damaged
         return
-    yield from every
+    yield from (version.number for version in every)
+    yield from damaged

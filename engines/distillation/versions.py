@@ -108,6 +108,11 @@ class Versions:
         return [version for number in self._numbers() for version in self._read(number)]
 
     @property
+    def damaged(self) -> list[int]:
+        """Numbers of the versions whose description is damaged or missing, ascending."""
+        return [number for number in self._numbers() if not list(self._read(number))]
+
+    @property
     def current(self) -> int:
         """Number of the version that drafts; 0 for the original student.
 
@@ -297,8 +302,8 @@ class Versions:
 
     def _numbers(self) -> list[int]:
         """Of all version folders, ascending."""
-        names = (path.parent.name for path in self.folder.glob(f"*/{VERSION_FILE}"))
-        return sorted(int(name) for name in names if name.isdecimal())
+        names = (path.name for path in self.folder.glob("[0-9]*/"))
+        return sorted(int(name) for name in names if name.isdecimal() and len(name) >= 4)
 
     def _read(self, number: int) -> Iterator[Version]:
         """The version of this number, unless its description is damaged."""
@@ -307,7 +312,7 @@ class Versions:
             version = Version(**json.loads(path.read_text("utf-8")))
         except (OSError, ValueError, TypeError):
             return
-        if version.number == number and isinstance(version.figures, dict):
+        if version.number == number and _is_typed(version):
             yield version
 
     def _is_intact(self, version: Version) -> bool:
@@ -320,3 +325,15 @@ class Versions:
         for number in self._numbers()[:-KEPT]:
             if number != self.current:
                 self.delete(number)
+
+
+def _is_typed(version: Version) -> bool:
+    """Whether a version that was read has values of the right types where they are used."""
+    texts = (version.fingerprint, version.origin, version.buffer)
+    numbers = (version.parent, version.last_record, version.last_removal)
+    return (
+        all(type(text) is str for text in texts)
+        and all(type(number) is int for number in numbers)
+        and isinstance(version.created, int | float)
+        and isinstance(version.figures, dict)
+    )

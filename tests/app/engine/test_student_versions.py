@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
@@ -23,7 +24,13 @@ from app.locations import Locations
 from app.models.discovery import embedded, embedded_student
 from datastores.errors import StoreError
 from datastores.replay_buffer.store import ReplayBuffer
-from engines.distillation.versions import STUDENT_FILE, Attempt, Version, Versions
+from engines.distillation.versions import (
+    STUDENT_FILE,
+    VERSION_FILE,
+    Attempt,
+    Version,
+    Versions,
+)
 from engines.fingerprint import fingerprint
 from tests.datastores.replay_buffer.records import VOCABULARY, record
 from tests.engines.tiny import TinyVocabulary, write_llama
@@ -150,6 +157,36 @@ def test_without_their_buffer_versions_go(
     replay_path(locations, TARGET).unlink(missing_ok=True)
     drop_tainted(locations)
     assert versions.all() == []
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[]", '{"number": 1}', "a field"])
+def test_a_version_that_cannot_tell_what_it_learned_from_goes_with_any_of_it(
+    locations: Locations, versions: Versions, buffer: ReplayBuffer, content: str | None
+) -> None:
+    buffer.add("chat:h:1", record())
+    first = publish(versions, buffer)
+    buffer.add("chat:h:2", record(1))
+    path = versions.file(publish(versions, buffer)).with_name(VERSION_FILE)
+    if content is None:
+        path.unlink()
+    elif content == "a field":
+        path.write_text(json.dumps({**json.loads(path.read_text()), "last_record": "2"}))
+    else:
+        path.write_text(content)
+    drop_tainted(locations)
+    assert versions.damaged == [2], "nothing was removed"
+    buffer.forget("chat:h:2")
+    drop_tainted(locations)
+    assert versions.damaged == []
+    assert versions.current == first
+    assert not versions.file(2).parent.exists()
+
+
+def test_a_damaged_version_goes_with_its_buffer(locations: Locations, versions: Versions) -> None:
+    path = versions.file(publish(versions)).with_name(VERSION_FILE)
+    path.write_bytes(b"")
+    drop_tainted(locations)
+    assert not path.parent.exists()
 
 
 def test_what_was_learned_is_reported(

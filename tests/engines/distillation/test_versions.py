@@ -154,8 +154,24 @@ def test_a_damaged_description_is_left_out(versions: Versions, content: str) -> 
     publish(versions)
     (versions.folder / "0001" / VERSION_FILE).write_text(content)
     assert versions.all() == []
+    assert versions.damaged == [1]
     with pytest.raises(StoreError, match="damaged"):
         versions.current_version()
+    versions.reset()
+    assert not list(versions.folder.rglob("*.gguf"))
+
+
+def test_without_its_description_a_version_is_damaged_and_goes_with_a_reset(
+    versions: Versions,
+) -> None:
+    publish(versions)
+    (versions.folder / "0001" / VERSION_FILE).unlink()
+    assert (versions.all(), versions.damaged) == ([], [1])
+    with pytest.raises(StoreError, match="damaged"):
+        versions.current_version()
+    assert versions.next_number() == 2
+    versions.reset()
+    assert not list(versions.folder.rglob("*.gguf"))
 
 
 def test_files_of_a_killed_process_are_no_version(versions: Versions) -> None:
