@@ -6,8 +6,9 @@
 
 `build` may run in the background while the parts of the real model arrive in WORK. `run` waits for
 it, makes random Llamas of 8 B, and measures V(n), plain and drafted speed on recorded answers, the
-real model with every drafter, identity, the safetensors engine and one round of training. `small`
-makes small random models, to rehearse it all on a CPU. Steps that fail are said and skipped.
+real model with every drafter, in its own quantisation and in F16, identity, the safetensors engine
+and one round of training. `small` makes small random models, to rehearse it all on a CPU. Steps
+that fail are said and skipped.
 """
 
 from __future__ import annotations
@@ -75,13 +76,6 @@ def build(pack: Path, work: Path) -> None:
     for library in (work / "build" / "bin").glob("*.so*"):
         copy2(library, libraries)
     (work / "built").touch()
-
-
-def preloaded() -> str:
-    """The compiler's C++ library. llama.cpp for CUDA crashed in `std::regex` where NumPy had loaded
-    its C++ library first, and did not with this one loaded before all others."""
-    command = ["gcc", "-print-file-name=libstdc++.so.6"]
-    return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
 
 
 def has_card() -> bool:
@@ -189,30 +183,24 @@ class Check:
             for part in parts:
                 file.write(part.read_bytes())
         self.workloads()
-        large = self.work / "large-q4_0.gguf"
         for kind in ("q4_0", "f16"):
             made = self.work / f"large-{kind}.gguf"
             if made.exists():
                 continue
             maker = ["-m", "tests.gpu.random_model", str(real), str(made), kind, self.size]
             self.step(f"make {kind}", [one for one in maker if one], 90)
-        while not (self.work / "built").exists() and left() > 30:
-            sleep(1)
-        for name in ("q4_0", "f16"):
-            model = self.work / f"large-{name}.gguf"
-            self.step(f"V(n) {name}", ["-m", "tests.gpu.check", "passes", str(model)], 60)
-            print("   ", self.found.get(f"V(n) {name}"), flush=True)
-        short = ("--limit", "6", "--recorded")
-        self.decode("code q4_0", large, "code.jsonl", ["none", "prompt", "all"], *short, seconds=90)
-        self.decode("passages q4_0", large, "passages.jsonl", ["none", "all"], *short, seconds=60)
-        self.step("V(n) real", ["-m", "tests.gpu.check", "passes", str(real)], 40)
-        print("   ", self.found.get("V(n) real"), flush=True)
-        self.decode("chats real", real, "chats.jsonl", ["none", "prompt", "all"], seconds=60)
+        exact = self.work / "real-f16.gguf"
+        if not exact.exists():
+            self.step("real in F16", ["-m", "tests.gpu.check", "f16", str(real), str(exact)], 60)
         folder = self.work / "folder"
         if not folder.exists():
-            self.step(
-                "safetensors", ["-m", "tests.gpu.check", "folder", str(real), str(folder)], 60
-            )
+            arguments = ["-m", "tests.gpu.check", "folder", str(real), str(folder)]
+            self.step("safetensors", arguments, 60)
+        while not (self.work / "built").exists() and left() > 30:
+            sleep(1)
+        for model in (real, exact):
+            name = f"chats {model.name}"
+            self.decode(name, model, "chats.jsonl", ["none", "prompt", "all"], seconds=60)
         self.decode("chats torch", folder, "chats.jsonl", ["none", "prompt"], seconds=60)
         training = ("--workload", str(self.work / "chats.jsonl"), "--every", "2", "--json")
         student = ("--student", "new")
@@ -220,6 +208,17 @@ class Check:
             "distill", real, "distill", *student, *training, seconds=60, module="app.bench"
         )
         print("   ", str(self.found.get("distill"))[:600], flush=True)
+        models = [self.work / f"large-{name}.gguf" for name in ("q4_0", "f16")]
+        for model in (*models, real, exact):
+            name = f"V(n) {model.name}"
+            self.step(name, ["-m", "tests.gpu.check", "passes", str(model)], 60)
+            print("   ", self.found.get(name), flush=True)
+        short = ("--limit", "6", "--recorded")
+        for model in models:
+            for kind, sets in (("code", ("none", "prompt", "all")), ("passages", ("none", "all"))):
+                self.decode(
+                    f"{kind} {model.name}", model, f"{kind}.jsonl", sets, *short, seconds=90
+                )
 
 
 def passes(model: Path) -> None:
@@ -230,6 +229,29 @@ def passes(model: Path) -> None:
 
     engine = load(Options(model=str(model), data_dir=Path(mkdtemp()), drafters=()), rows=WIDTHS[-1])
     print(json.dumps(verify_ms(engine.target, WIDTHS)))
+
+
+def to_f16(model: Path, made: Path) -> None:
+    """A quantised GGUF model in F16: the same weights, without the rounding of activations."""
+    from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter, dequantize
+
+    reader = GGUFReader(model)
+    writer = GGUFWriter(made, reader.fields["general.architecture"].contents())
+    for name, field in reader.fields.items():
+        if name.startswith("GGUF.") or name == "general.architecture":
+            continue
+        inner = field.types[1] if field.types[0] == GGUFValueType.ARRAY else None
+        writer.add_key_value(name, field.contents(), field.types[0], inner)
+    for tensor in reader.tensors:
+        values = dequantize(tensor.data, tensor.tensor_type)
+        if tensor.tensor_type != GGMLQuantizationType.F32:
+            values = values.astype("float16")
+        writer.add_tensor(tensor.name, values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    print(json.dumps(made.stat().st_size))
 
 
 def to_folder(model: Path, folder: Path) -> None:
@@ -252,6 +274,8 @@ def main(command: str, *arguments: str) -> None:
         build(paths[0], paths[1] if len(paths) > 1 else WORK)
     elif command == "passes":
         passes(paths[0])
+    elif command == "f16":
+        to_f16(*paths)
     elif command == "folder":
         to_folder(*paths)
     else:
