@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from io import TextIOWrapper
 from types import FrameType
 from typing import NoReturn
 
@@ -24,6 +25,7 @@ MAX_CAUSE_CHARACTERS = 300
 
 def main() -> NoReturn:
     """The console script."""
+    _require_utf8()
     interruptible = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
     if interruptible:
         # Until commands run there is nothing to put in order, and no traceback worth reading.
@@ -52,6 +54,18 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
+def _require_utf8() -> None:
+    """Begin again in Python's UTF-8 mode where the locale and `PYTHONUTF8=0` make ASCII of it.
+
+    Arguments, file names and output would lose every other letter.
+    """
+    if sys.getfilesystemencoding() != "ascii" or sys.flags.utf8_mode:
+        return
+    # The variable is for child processes; `python -E` and `-I` ignore it.
+    command = [sys.executable, "-X", "utf8", *sys.orig_argv[1:]]
+    os.execve(sys.executable, command, {**os.environ, "PYTHONUTF8": "1"})
+
+
 def _end(number: int, _frame: FrameType | None) -> NoReturn:
     """Leave as at the end of a command, so that files are closed; a second signal ends it here."""
     signal.signal(number, signal.SIG_DFL)
@@ -59,7 +73,8 @@ def _end(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _open_standard_streams() -> None:
-    """Put the null device where the shell closed a stream (`>&-`).
+    """Put the null device where the shell closed a stream (`>&-`), and let a stream whose encoding
+    lacks a character show `?`.
 
     Otherwise the next file that is opened gets its number, and what libraries print would be
     written into it: into a database.
@@ -72,6 +87,9 @@ def _open_standard_streams() -> None:
                 os.close(null)
             os.set_inheritable(number, True)
             setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")  # Latin-1 has no arrows
 
 
 if __name__ == "__main__":

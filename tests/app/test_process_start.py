@@ -47,6 +47,38 @@ def test_closed_streams_are_the_null_device(tmp_path: Path, closed: str) -> None
         assert history.store.quarantined is None
 
 
+def test_letters_survive_an_ascii_locale(tmp_path: Path) -> None:
+    data, question = tmp_path / "data", "What does the café on Ærø sell?"
+    (tmp_path / "Zürich.txt").write_text("The café sells bread.", "utf-8")
+    ascii_locale = "export PYTHONUTF8=0 LC_ALL=C PYTHONIOENCODING="
+    asked = f"ask --model built-in --max-tokens 2 -n -a Zürich.txt '{question}'"
+    done = _shell(f"{ascii_locale}; specchat {asked} && specchat chats", data, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert question.rstrip("?") in done.stdout
+    with closing(History.open(data / "history.db")) as history:
+        [chat] = history.chats()
+        text = history.thread(chat.id)[0].content
+    assert text.endswith(question)
+    assert "Zürich.txt" in text
+
+
+def test_utf_8_is_chosen_although_the_interpreter_ignores_the_environment(tmp_path: Path) -> None:
+    script = f"PYTHONUTF8=0 LC_ALL=C {sys.executable} -E -m app --data-dir Fähre locate"
+    done = _shell(script, tmp_path / "data", tmp_path)
+    assert f"{tmp_path}/Fähre" in done.stdout
+
+
+def test_a_character_that_the_output_lacks_is_a_question_mark(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with closing(History.open(data / "history.db")) as history:
+        chat = history.create_chat().id
+        history.rename(chat, "An arrow → and é")
+    script = "export PYTHONIOENCODING=latin-1; specchat chats | iconv -f latin1 -t utf-8"
+    done = _shell(script, data, tmp_path)
+    assert "An arrow ? and é" in done.stdout
+    assert done.stderr == ""
+
+
 def test_every_file_is_its_owner_s_alone_whatever_the_folder(tmp_path: Path) -> None:
     data, notes = tmp_path / "data", tmp_path / "notes"
     inner = data / "cache" / "projections" / "tokenizer"
