@@ -139,7 +139,8 @@ class Check:
     ) -> None:
         """`bench decode`, and its rows as a table."""
         chosen = [part for one in sets for part in ("--drafters", one)]
-        arguments = ["bench", "decode", "--workload", str(self.work / workload), *chosen, "--json"]
+        arguments = ["--temperature", "0", "bench", "decode", *chosen, "--json"]
+        arguments += ["--workload", str(self.work / workload)]
         found = self.specchat(name, model, *arguments, *more, seconds=seconds)
         for row in found["rows"] if isinstance(found, dict) else ():
             keys = ("drafters", "fixed", "tokens_per_call", "speedup", "bound", "identical")
