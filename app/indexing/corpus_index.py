@@ -10,9 +10,9 @@ and when to run (`app.indexing.indexer`).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from app.locations import Locations, make_folder
 from datastores.chats.history import History
-from datastores.corpus import Corpus, CorpusText
+from datastores.corpus import Corpus, CorpusText, is_message
 from datastores.crest.counting import TokenDocument
 from datastores.crest.store import MAX_DELTA_TOKENS, CrestStore
 from datastores.errors import StoreError
@@ -62,6 +62,7 @@ class IndexingProgress:
     Attributes:
         done, total: texts tokenized, and all that have to be.
         tokens: in the texts tokenized by this run.
+        imports: whether imported texts are among them; else they are chats.
         building: whether all texts are tokenized and CREST is being built from them.
         seconds_left: None while unknown.
     """
@@ -69,6 +70,7 @@ class IndexingProgress:
     done: int
     total: int
     tokens: int
+    imports: bool
     building: bool = False
     seconds_left: float | None = None
 
@@ -125,7 +127,7 @@ class CorpusIndex:
         """
         passages = remove_deleted(self.corpus, self._cache, self._crest)
         added = self.corpus.difference(self._cache.keys()).added
-        last = IndexingProgress(0, len(added), 0)
+        last = IndexingProgress(0, len(added), 0, _has_imports(added))
         for last in self._tokenize(added):
             yield last
         if added:
@@ -133,7 +135,8 @@ class CorpusIndex:
         missing = self._missing(passages)
         settle = settle and bool(missing or self._crest.has_pending())
         if missing or settle:
-            yield IndexingProgress(last.done, last.total, last.tokens, building=True)
+            imports = _has_imports(missing) or (settle and bool(self.corpus.library.digests()))
+            yield replace(last, imports=imports, building=True)
             self._build(missing, settle)
 
     def merge_due(self) -> bool:
@@ -143,6 +146,7 @@ class CorpusIndex:
     def _tokenize(self, keys: Sequence[bytes]) -> Iterator[IndexingProgress]:
         """Tokenize the texts under `keys` in slices, each written in one transaction."""
         batch: list[TokenizedText] = []
+        imports = _has_imports(keys)
         characters = tokens = 0
         for number, key in enumerate(keys, start=1):
             passages = self.corpus.read(key)
@@ -152,7 +156,7 @@ class CorpusIndex:
             if characters >= SLICE_CHARACTERS or number == len(keys):
                 self._cache.write(batch)
                 tokens += sum(text.tokens for text in batch)
-                yield IndexingProgress(number, len(keys), tokens)
+                yield IndexingProgress(number, len(keys), tokens, imports)
                 batch, characters = [], 0
 
     def _missing(self, passages: Mapping[bytes, bytes]) -> list[bytes]:
@@ -176,6 +180,10 @@ class CorpusIndex:
     def _documents(self, keys: Sequence[bytes]) -> Iterator[TokenDocument]:
         for text in self._cache.read(keys):
             yield from token_documents(text)
+
+
+def _has_imports(keys: Iterable[bytes]) -> bool:
+    return any(not is_message(key) for key in keys)
 
 
 def passage_id(key: bytes, number: int) -> bytes:

@@ -249,7 +249,7 @@ def _report_passages(texts_left: Iterable[int]) -> None:
     for left in texts_left:
         total = max(total, left)
         if monotonic() >= due:
-            emit(asdict(IndexingProgress(total - left, total, 0)))
+            emit(asdict(IndexingProgress(total - left, total, 0, imports=True)))
             due = monotonic() + REPORT_INTERVAL_S
 
 

@@ -40,6 +40,11 @@ def format_parameters(count: int) -> str:
     return f"{count / 1e6:.0f} M" if count >= 1e6 else f"{count / 1e3:.0f} K"
 
 
+def percent(share: float) -> str:
+    """`41%`; a positive share is never shown as 0."""
+    return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
+
+
 def format_speed(tokens_per_second: float) -> str:
     """`41 tok/s`, `2.5 tok/s`."""
     if tokens_per_second >= 10:

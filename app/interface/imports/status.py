@@ -23,8 +23,8 @@ from app.importing.session import CHARACTERS_PER_TOKEN
 from app.indexing.corpus_index import IndexingProgress
 from app.interface.dialogs.basic import as_sentence
 from app.interface.panel.drawing import PanelStyles, bar
-from app.interface.panel.phrases import percent, time_left
-from app.models.description import format_size, format_time_left
+from app.interface.panel.phrases import time_left
+from app.models.description import format_size, format_time_left, percent
 from app.sanitise import one_line, tilde_path
 
 WELCOME = (
@@ -190,7 +190,7 @@ def _outcome(state: ImportState, styles: PanelStyles) -> Text:
 
 def _drafting_status(state: ImportState) -> str:
     """Whether answers are already drafted from the imported texts."""
-    if state.indexing:
+    if state.indexing and state.indexing.imports:
         return f"{_indexing(state.indexing)}, {counted(state.indexing.tokens, 'token')} so far"
     if state.indexed_tokens:
         return f"Ready: {counted(state.indexed_tokens, 'new token')}. {USES}"
@@ -200,10 +200,11 @@ def _drafting_status(state: ImportState) -> str:
 
 
 def _indexing(progress: IndexingProgress) -> str:
+    what = "indexing imports" if progress.imports else "indexing chats"
     if progress.building or not progress.total:
-        return "indexing imports"
+        return what
     share = percent(progress.done / progress.total)
-    return f"indexing imports {share}{time_left(progress.seconds_left)}"
+    return f"{what} {share}{time_left(progress.seconds_left)}"
 
 
 def _by_count(report: ImportReport) -> list[tuple[str, list[str]]]:

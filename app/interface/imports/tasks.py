@@ -67,8 +67,9 @@ class ImportTask(BackgroundTask):
 
     def follow_indexer(self, update: IndexerChanged) -> None:
         """Show the indexer's progress or error; an error that lasts is announced once."""
-        if self.state.indexing is not None and update.progress is None:
-            self.state.indexed_tokens += self.state.indexing.tokens
+        ended = self.state.indexing if update.progress is None else None
+        if ended is not None and ended.imports:
+            self.state.indexed_tokens += ended.tokens
         self.state.indexing = update.progress
         error = str(update.error or "")
         if error and error != self.state.indexer_error:

@@ -214,6 +214,19 @@ def test_what_is_little_is_put_beside_what_is_settled(
     assert _follows(locations, "xy") == {"z": draft_tree.NOTES}
 
 
+def test_progress_says_whether_imports_are_among_the_texts(
+    locations: Locations, library: Library, history: History
+) -> None:
+    def run(*, settle: bool = False) -> set[bool]:
+        with open_index(locations, VOCABULARY, BUDGET) as projection:
+            return {progress.imports for progress in projection.run(settle=settle)}
+
+    history.add_message(history.create_chat().id, None, "user", "abc" * 20)
+    assert run() == run(settle=True) == {False}
+    _import(library, "/notes", "xyz" * 20)
+    assert run() == {True}
+
+
 def test_what_is_too_much_for_that_is_settled(locations: Locations, library: Library) -> None:
     _import(library, "/s", *(f"abc{number} " * 1000 for number in range(20)))
     with open_index(locations, VOCABULARY, BUDGET) as projection:

@@ -54,7 +54,7 @@ async def test_it_asks_imports_asks_again_and_says_what_was_measured(
         await until(pilot, lambda: script.asked)
         assert made.assistant.asked == list(BEFORE)
         assert caption(made) == SECOND
-        made.app.indexer_changed(IndexingProgress(1, 1, 500), None)
+        made.app.indexer_changed(IndexingProgress(1, 1, 500, imports=True), None)
         made.app.indexer_changed(None, None)
         await until(pilot, lambda: running.is_finished)
         assert made.assistant.asked == [*BEFORE, *AFTER]

@@ -185,13 +185,20 @@ async def test_the_indexer_is_shown_in_the_top_bar(stage: Make, folder: Path) ->
     made = stage()
     async with made.app.run_test(size=(120, 36)) as pilot:
         await ready(pilot, made)
-        made.app.indexer_changed(IndexingProgress(42, 100, 1000), None)
+        made.app.indexer_changed(IndexingProgress(42, 100, 1000, imports=True), None)
         await until(pilot, lambda: made.conversation.topbar.background == "indexing imports 42%")
-        made.app.indexer_changed(IndexingProgress(100, 100, 5000, building=True), None)
+        made.app.indexer_changed(
+            IndexingProgress(100, 100, 5000, imports=True, building=True), None
+        )
         await until(pilot, lambda: made.conversation.topbar.background == "indexing imports")
         made.app.indexer_changed(None, None)
         await until(pilot, lambda: made.conversation.topbar.background == "")
         assert state_of(made).indexed_tokens == 5000
+        made.app.indexer_changed(IndexingProgress(1, 2, 40, imports=False), None)
+        await until(pilot, lambda: made.conversation.topbar.background == "indexing chats 50%")
+        made.app.indexer_changed(None, None)
+        await until(pilot, lambda: made.conversation.topbar.background == "")
+        assert state_of(made).indexed_tokens == 5000, "chats are no new tokens of an import"
         for _ in range(2):
             made.app.indexer_changed(None, StoreError("crest.db: disk\nfull"))
         await until(pilot, lambda: made.conversation.topbar.background == "indexing failed")

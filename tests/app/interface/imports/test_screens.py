@@ -95,7 +95,7 @@ def test_an_import(
         await pilot.press(*keys)
         await until(pilot, lambda: task.state.running == (script.holds and not keys))
         if state == "done":
-            made.app.indexer_changed(IndexingProgress(2100, 5210, 1_200_000), None)
+            made.app.indexer_changed(IndexingProgress(2100, 5210, 1_200_000, imports=True), None)
             await until(pilot, lambda: task.state.indexing)
         await pilot.pause()
 
@@ -107,7 +107,7 @@ def test_what_goes_on_besides(stage: Make, snap_compare: Compare) -> None:
 
     async def act(pilot: Pilot[None]) -> None:
         await ready(pilot, made)
-        made.app.indexer_changed(IndexingProgress(42, 100, 1_200_000), None)
+        made.app.indexer_changed(IndexingProgress(42, 100, 1_200_000, imports=True), None)
         await until(pilot, lambda: made.conversation.topbar.background)
 
     assert snap_compare(made.app, terminal_size=(80, 24), run_before=act)
