@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.config import load_config
-from app.interface.models.rows import PickerRow, SearchRequest, offer_rows
+from app.interface.models.rows import OfferRow, PickerRow, SearchRequest, offer_rows
 from app.locations import Locations
 from app.models.hub_search import HubRepository, known_offers, offers_beside, search_beside
 
@@ -56,7 +56,7 @@ async def answer_offers(repository: str, locations: Locations, free_memory: int)
     return HubPage(repository, offer_rows(offered, free_memory), OFFERED)
 
 
-def suggestions(locations: Locations, free_memory: int) -> list[PickerRow]:
+def suggestions(locations: Locations, free_memory: int) -> list[OfferRow]:
     """Well-known models that are usable with `free_memory` bytes.
 
     Raises:

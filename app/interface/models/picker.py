@@ -111,9 +111,9 @@ REDRAW_SECONDS = 0.2
 
 BOX = "Filter by name, or search Hugging Face: words, or ORG/REPO[:QUANT]"
 LOOKING = "looking for models…"
-ALONE = (
-    "No other models on this machine. Enter downloads a suggested one (speeds are estimates); type"
-    " words to search Hugging Face for others."
+SMALL = (
+    "Enter downloads a model that is not here yet (speeds are estimates); type words to search"
+    " Hugging Face for others."
 )
 WITHOUT_HUB = "The models above fit this machine."
 
@@ -226,16 +226,20 @@ class ModelPicker(ListDialog[FoundModel | None]):
         self._show_note(page.note)
 
     def _own_page(self, typed: str) -> HubPage:
-        """The models on this machine; suggestions if there is nothing to choose among."""
+        """The models on this machine; suggestions if all of them are smaller."""
         listed = rows(self._found, self._download_task.fetch, typed)
-        alone = len(listed) <= 1 and all(isinstance(row, ListedModel) for row in listed)
         if self._searching:
             return HubPage("Models", listed, LOOKING)
-        if typed.strip() or not alone:
+        models = [row.model for row in listed if isinstance(row, ListedModel)]
+        if typed.strip() or len(models) < len(listed):
             return HubPage("Models", listed, "")
-        return HubPage("Models", [*listed, *self._suggestions()], ALONE)
+        suggested = self._suggestions()
+        smallest = min((row.offer.size for row in suggested), default=0)
+        if any(model.size >= smallest and not model.problem for model in models):
+            return HubPage("Models", listed, "")
+        return HubPage("Models", [*listed, *suggested], SMALL)
 
-    def _suggestions(self) -> list[PickerRow]:
+    def _suggestions(self) -> list[OfferRow]:
         try:
             return suggestions(self._locations, self._free_memory)
         except SpecchatError as error:

@@ -60,7 +60,7 @@ class OfferRow:
 PickerRow = ListedModel | ModelDownload | DownloadRequest | SearchRequest | HubRepository | OfferRow
 
 
-def offer_rows(offered: Sequence[HubOffer], free_memory: int) -> list[PickerRow]:
+def offer_rows(offered: Sequence[HubOffer], free_memory: int) -> list[OfferRow]:
     """Rows for `offered`, the suggested one first."""
     best = suggested(offered, free_memory)
     return [OfferRow(one, one == best) for one in ranked(offered, free_memory)]

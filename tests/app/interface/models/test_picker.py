@@ -14,7 +14,7 @@ from textual.widgets import Input, OptionList, Static
 from app.interface.models import hub_pages
 from app.interface.models import picker as picker_module
 from app.interface.models.hub_pages import ASKING, NOTHING_FOUND, OFFERED
-from app.interface.models.picker import ALONE, LOOKING
+from app.interface.models.picker import LOOKING, SMALL
 from app.interface.screen import ChatScreen
 from app.locations import Locations, ModelFolders
 from app.models import speed
@@ -179,7 +179,7 @@ async def test_what_is_on_the_machine_is_listed_and_filtered(
     made = stage()
     async with made.app.run_test(size=(100, 40)) as pilot:
         await open_picker(pilot, made)
-        assert lines(made) == ["built-in open", "org/one:Q8_0", "org/two:Q8_0"]
+        assert lines(made)[:3] == ["built-in open", "org/one:Q8_0", "org/two:Q8_0"]
         await pilot.press(*"q8 tw")
         assert lines(made) == ["org/two:Q8_0", "Search Hugging Face for q8 tw"]
         await pilot.press(*"xyz")
@@ -221,7 +221,18 @@ async def test_a_machine_without_models_explains_how_to_fetch_one(stage: Make) -
         assert first == "built-in open"
         assert 0 < len(suggestions) <= MAX_SUGGESTED
         assert suggestions[0].endswith(":Q4_K_M suggested")
-        assert note(made) == ALONE
+        assert note(made) == SMALL
+
+
+async def test_suggestions_are_listed_while_all_models_here_are_smaller(
+    stage: Make, shelf: Callable[..., None]
+) -> None:
+    shelf(HELPER, ListedModel(model("tiny", "Python package", 9e7, 1.3e8)), LISTED[-1])
+    made = stage()
+    async with made.app.run_test(size=(120, 40)) as pilot:
+        await open_picker(pilot, made)
+        assert [line for line in lines(made) if line.endswith("suggested")]
+        assert note(made) == SMALL
 
 
 async def test_what_does_not_fit_says_why(stage: Make, shelf: Callable[..., None]) -> None:
