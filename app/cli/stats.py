@@ -15,7 +15,7 @@ from app.cli.stores import open_history
 from app.config import Options
 from app.interface.draft_sources import LABELS_BY_NAME
 from app.locations import locate
-from app.models.description import format_size
+from app.models.description import format_size, percent
 from app.sanitise import one_line
 from app.usage_report import StudentReport, UsageReport, read_report
 from datastores.chats.usage import Usage
@@ -62,8 +62,8 @@ def _lines(report: UsageReport) -> Iterator[str]:
         yield f"{'words from':<30}{'share':>8}{'accepted':>10}"
     for source in sorted(total.by_source, key=lambda name: -total.by_source[name]):
         accepted = total.accepted(source)
-        known = "–" if accepted is None else f"{accepted:.0%}"
-        yield f"{_label(source):<30}{total.share(source):>8.0%}{known:>10}"
+        known = "–" if accepted is None else percent(accepted)
+        yield f"{_label(source):<30}{percent(total.share(source)):>8}{known:>10}"
     if total.by_source:
         yield ""
     yield f"{'model':<30}{'tokens':>10}{'tok/s':>8}{'without':>9}"

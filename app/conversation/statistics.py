@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import reduce
+from operator import or_
 from statistics import median
 from typing import Any
 
@@ -100,13 +102,16 @@ class Statistics:
         self.target_seconds += step.timings.target
 
     def _foresee(self, step: Step) -> None:
-        """Count the tokens that drafts had right, each followed until its first wrong token."""
+        """Count the tokens that drafts had right, each followed until its first wrong token.
+
+        An accepted token counts for the source it is credited to, so that no source has less here.
+        """
         if not self._ahead:
             self._ahead = [(one.tree, 0) for one in step.proposals if not one.after]
         for token, accepted in zip(step.tokens, step.sources, strict=True):
             rows = ((tree, _child(tree, row, token)) for tree, row in self._ahead)
             self._ahead = [(tree, row) for tree, row in rows if row]
-            foreseen = self._ahead[0][0].sources[self._ahead[0][1]] if self._ahead else accepted
+            foreseen = accepted or reduce(or_, (tree.sources[row] for tree, row in self._ahead), 0)
             if foreseen:
                 _count(self.possible_by_source, foreseen, 1)
 

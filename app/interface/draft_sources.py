@@ -56,7 +56,7 @@ SOURCES: dict[int, SourceLabel] = {
     PROMPT: SourceLabel(
         SOURCE_NAMES[PROMPT],
         "this chat",
-        "words from earlier in this chat",
+        "words from earlier in this chat and from the files it reads",
         "T",
         "ᵀ",
         "▒",

@@ -28,8 +28,8 @@ from app.conversation.events import (
 )
 from app.conversation.session_statistics import SessionStatistics
 from app.conversation.statistics import Piece
-from app.interface.panel import phrases
 from app.interface.transcript.answer import GROWING, Answer
+from app.models.description import percent
 from datastores.chats.records import INTERRUPTED
 
 MAX_CPU_SHARE = 0.035
@@ -146,7 +146,7 @@ class EventApplier:
                 f"Context full: the model no longer sees the first {event.messages} messages"
             )
         elif isinstance(event, Prefilling) and event.total >= MIN_PREFILL_TOKENS:
-            share = phrases.percent(event.done / event.total)
+            share = percent(event.done / event.total)
             self.state = f"reading {share}"
             answer.status = f"reading {event.done:,} of {event.total:,} tokens…"
 

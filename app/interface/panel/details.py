@@ -11,7 +11,8 @@ from app.conversation.session_statistics import SessionStatistics
 from app.interface.chat.topbar import short_name
 from app.interface.draft_sources import LABELS_BY_NAME
 from app.interface.panel import phrases
-from app.interface.panel.drawing import PanelStyles
+from app.interface.panel.drawing import PanelStyles, parts_of, ready_parts
+from app.models.description import percent
 
 HEADINGS = ("share", "accepted", "possible")
 """The columns: share of the words, of its drafts accepted, of the words had all been checked."""
@@ -22,7 +23,7 @@ GAP = 4
 MIN_TABLE_COLUMNS = 34
 """Columns of the narrowest table or list of figures."""
 
-SHARE_COLUMNS = 6
+SHARE_COLUMNS = 5
 """Columns of each share in the table."""
 
 
@@ -48,7 +49,8 @@ def details_side_by_side(stats: SessionStatistics, width: int, styles: PanelStyl
 
 def _table(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
     """A row for each source that has proposed something in this answer."""
-    possible = stats.possible
+    held = {part.source.name: part.percent for part in parts_of(stats.shares)}
+    possible = {part.source.name: part.percent for part in ready_parts(stats)}
     proposed = {*stats.answer.drafted_by_source, *possible}
     names = [name for name in LABELS_BY_NAME if name in proposed]
     label = width - SHARE_COLUMNS * len(HEADINGS)
@@ -60,18 +62,16 @@ def _table(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Te
         source = LABELS_BY_NAME[name]
         line = Text.assemble((source.letter, styles.of(source) + Style(bold=True)))
         line.append(f" {source.label}".ljust(label - 1)[: label - 1], style=styles.text)
-        shares = (stats.shares.get(name, 0.0), _accepted(stats, name), possible.get(name))
-        for share in shares:
-            text = "–" if share is None else phrases.percent(share)
+        for text in (held.get(name, "0%"), _accepted(stats, name), possible.get(name, "–")):
             line.append(text.rjust(SHARE_COLUMNS), styles.text)
         lines.append(line)
     return lines
 
 
-def _accepted(stats: SessionStatistics, name: str) -> float | None:
-    """The share of a source's checked drafts that was accepted; None where none was checked."""
+def _accepted(stats: SessionStatistics, name: str) -> str:
+    """The share of a source's checked drafts that was accepted; `–` where none was checked."""
     drafted = stats.answer.drafted_by_source.get(name)
-    return stats.answer.by_source.get(name, 0) / drafted if drafted else None
+    return percent(stats.answer.by_source.get(name, 0) / drafted) if drafted else "–"
 
 
 def _figures(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
@@ -93,7 +93,7 @@ def _figures(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[
     if figures := phrases.student_figures(stats):
         rows.append(("its guesses", figures))
     if stats.learned_share is not None:
-        rows.append(("learning", phrases.percent(stats.learned_share)))
+        rows.append(("learning", percent(stats.learned_share)))
     waits = phrases.wrapped(stats.learning_waits, width) if stats.learned_share is None else []
     title = Text("this answer" if stats.writing else "last answer", styles.dim + Style(bold=True))
     lines = [_row(name, value, width, styles) for name, value in rows]

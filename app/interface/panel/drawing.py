@@ -47,17 +47,17 @@ class PanelStyles:
 
 @dataclass(frozen=True, slots=True)
 class BarPart:
-    """A source and its share of the answer."""
+    """A source, its share of the answer, and that as it is shown."""
 
     source: SourceLabel
     share: float
+    percent: str
 
 
 def parts_of(shares: Mapping[str, float]) -> list[BarPart]:
     """The sources, largest first; last, what the model wrote alone."""
-    known = [BarPart(LABELS_BY_NAME[name], share) for name, share in shares.items()]
-    known.sort(key=lambda part: -part.share)
-    return [*known, BarPart(MODEL_LABEL, max(0.0, 1 - sum(shares.values())))]
+    known = sorted(shares.items(), key=lambda item: -item[1])
+    return _parts([*known, (MODEL_LABEL.name, max(0.0, 1 - sum(shares.values())))])
 
 
 def ready_parts(stats: SessionStatistics) -> list[BarPart]:
@@ -65,8 +65,17 @@ def ready_parts(stats: SessionStatistics) -> list[BarPart]:
 
     Each word counts for one source, so that the shares add up.
     """
-    parts = [BarPart(LABELS_BY_NAME[name], share) for name, share in stats.possible.items()]
-    return sorted(parts, key=lambda part: -part.share)
+    return _parts(sorted(stats.possible.items(), key=lambda item: -item[1]))
+
+
+def _parts(shares: Sequence[tuple[str, float]]) -> list[BarPart]:
+    """The parts by name and share, as they are shown beside each other."""
+    labels = {**LABELS_BY_NAME, MODEL_LABEL.name: MODEL_LABEL}
+    shown = phrases.percents([share for _, share in shares])
+    return [
+        BarPart(labels[name], share, percent)
+        for (name, share), percent in zip(shares, shown, strict=True)
+    ]
 
 
 def headline(stats: SessionStatistics, styles: PanelStyles) -> Text:

@@ -28,6 +28,7 @@ from app.interface.panel.drawing import (
     stacked_bar,
     trend,
 )
+from app.models.description import percent
 from engines.ralm.events import RalmStatistics
 
 COLUMN_LABEL = 12
@@ -182,7 +183,7 @@ def _source_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> 
 def _ready_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
     """What drafts hold although they are not used: it grows with chats and imports."""
     parts = ready_parts(stats)
-    share = Text(phrases.percent(sum(part.share for part in parts)), style=styles.dim)
+    share = Text(percent(sum(part.share for part in parts)), style=styles.dim)
     lines = [_justified(_title(READY, styles), share, width)]
     if not parts:
         return [
@@ -217,7 +218,7 @@ def _parts_line(line: Text, parts: list[BarPart], width: int, styles: PanelStyle
     for part in shown:
         line.append_text(share_bar(part, 1 + int(part.share * columns), styles))
         line.append(f" {part.source.label} ", style=styles.text)
-        line.append(f"{phrases.percent(part.share)}  ", style=styles.dim)
+        line.append(f"{part.percent}  ", style=styles.dim)
     line.rstrip()
     return line
 
@@ -232,7 +233,7 @@ def _fitting(all_parts: list[BarPart], width: int) -> list[BarPart]:
 
 def _min_columns(part: BarPart) -> int:
     """Columns that a source takes with the shortest bar."""
-    return len(f"X {part.source.label} {phrases.percent(part.share)}  ")
+    return len(f"X {part.source.label} {part.percent}  ")
 
 
 def _draft_lines(stats: SessionStatistics, styles: PanelStyles) -> list[Text]:
@@ -308,7 +309,7 @@ def _with_hint(line: Text, width: int, styles: PanelStyles) -> Text:
 def _share_line(part: BarPart, width: int, styles: PanelStyles) -> Text:
     """A source, and its share at the right edge."""
     line = Text.assemble(_letter(part, styles), (f" {part.source.label}", styles.text))
-    return _justified(line, Text(phrases.percent(part.share), style=styles.dim), width)
+    return _justified(line, Text(part.percent, style=styles.dim), width)
 
 
 def _letter(part: BarPart, styles: PanelStyles) -> Text:

@@ -7,10 +7,11 @@ nothing is shown before it was measured.
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from app.conversation.session_statistics import SessionStatistics, Throughput
-from app.models.description import format_speed, format_time_left
+from app.models.description import format_speed, format_time_left, percent
 from app.runtime.learning import Learned, LearningProgress
 from engines.budget.protocol import BudgetStatus
 from engines.ralm.events import RalmStatistics
@@ -97,9 +98,16 @@ def mark(budget_status: BudgetStatus) -> str:
     return "" if budget_status.plain_measured else "~"
 
 
-def percent(share: float) -> str:
-    """`41%`; a positive share is never shown as 0."""
-    return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
+def percents(shares: Sequence[float]) -> list[str]:
+    """`percent` of each, rounded so that they add up to the percentage of their sum."""
+    whole = [int(100 * share) for share in shares]
+    by_rest = sorted(range(len(shares)), key=lambda index: whole[index] - 100 * shares[index])
+    for index in by_rest[: max(0, round(100 * sum(shares)) - sum(whole))]:
+        whole[index] += 1
+    return [
+        "<1%" if share > 0 and not number else f"{number}%"
+        for number, share in zip(whole, shares, strict=True)
+    ]
 
 
 def duration(seconds: float) -> str:
@@ -133,8 +141,11 @@ def advice(stats: SessionStatistics, larger: str) -> str:
         return f"Drafting pays with larger models · {larger}"
     drafted = stats.answer.longest_drafted
     if drafted >= MIN_MEASURED_TOKENS:
-        return f"None of {drafted:,} draft tokens accepted; chats and imports help."
-    return f"{'Few drafts were' if drafted else 'No draft was'} checked; chats and imports help."
+        reason = f"None of {drafted:,} draft tokens accepted"
+    else:
+        reason = f"{'Few drafts were' if drafted else 'No draft was'} worth checking"
+    # Where drafts held none of the words, that is said beside it, with what helps.
+    return f"{reason}; chats and imports help." if stats.possible else f"{reason}."
 
 
 def accepted(stats: SessionStatistics) -> str:

@@ -16,10 +16,10 @@ from rich.text import Text
 from app.interface.chat.topbar import short_name
 from app.interface.draft_sources import LABELS_BY_NAME
 from app.interface.panel.drawing import PanelStyles, bar
-from app.interface.panel.phrases import duration, percent, times, wrapped
+from app.interface.panel.phrases import duration, times, wrapped
 from app.interface.statistics.column_chart import Column, ColumnPart, Frame, column_chart
 from app.interface.statistics.line_chart import MARK, Curve, Mark, line_chart
-from app.models.description import format_size
+from app.models.description import format_size, percent
 from app.sanitise import one_line
 from app.usage_report import Period, StudentReport, UsageReport
 from datastores.chats.usage import Usage

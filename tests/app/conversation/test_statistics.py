@@ -89,6 +89,21 @@ def test_what_drafts_would_have_supplied_is_of_this_answer_alone() -> None:
     assert counted(9, 9) == {}
 
 
+def test_no_source_would_have_supplied_less_than_it_did() -> None:
+    tree = root_only(0)
+    tree.add(0, 11, RECYCLE, 0.8)
+    both = root_only(0)
+    both.add(0, 11, PROMPT | RECYCLE, 0.8)
+    step = wrote(1, [("a", PROMPT | RECYCLE)], Script([])).step
+    statistics = Statistics()
+    proposals = (Proposal("recycle", tree, 0.0), Proposal("prompt", both, 0.0))
+    statistics.observe(replace(step, tokens=(11,), proposals=proposals))
+    assert statistics.by_source == statistics.possible_by_source == {"prompt": 1}
+    statistics = Statistics()
+    statistics.observe(replace(step, tokens=(11,), sources=(0,), proposals=proposals))
+    assert statistics.possible_by_source == {"prompt": 1}, "credited in the same order"
+
+
 def test_time_without_drafts_is_known_of_compared_steps() -> None:
     statistics, script = Statistics(), Script([], cycle=0.06)
     for number, said in enumerate([[("a", 0)], [("b", CHATS), ("c", 0)], [("d", 0)]]):

@@ -162,10 +162,32 @@ def test_what_drafts_have_ready_adds_up() -> None:
     assert any("common phrases" in line and line.endswith("5%") for line in lines)
 
 
+@given(st.lists(st.floats(0, 1), max_size=8).filter(lambda shares: sum(shares) > 0))
+def test_percentages_add_up(parts: list[float]) -> None:
+    shares = [part / sum(parts) for part in parts]
+    shown = phrases.percents(shares)
+    assert sum(int(text.rstrip("%")) for text in shown if text != "<1%") == 100
+    for text, share in zip(shown, shares, strict=True):
+        assert abs(int(text.strip("<%")) - 100 * share) <= 1
+        assert (text == "0%") == (share == 0)
+
+
+def test_the_shares_of_what_drafts_held_add_up_to_the_one_beside_them() -> None:
+    stats = statistics_of(unaided(SLOW, 0.06, {"recycle": 0.286, "prompt": 0.007, "chats": 0.006}))
+    lines = [line.plain for line in column(stats, 34, 60, STYLES, detailed=True)]
+    at = next(at for at, line in enumerate(lines) if line.startswith("drafts would"))
+    total, _, *parts = (line.split()[-1] for line in lines[at : at + 5])
+    assert (total, parts) == ("30%", ["29%", "1%", "<1%"])
+    table = [line.split()[-1] for line in lines if "–" in line]
+    assert table == ["1%", "<1%", "29%"], "as above"
+
+
 def test_the_reason_why_no_draft_helped_agrees_with_the_figures() -> None:
     stats = statistics_of(unaided(SLOW, 0.06))
-    assert phrases.advice(stats, "F5").startswith("No draft was checked")
+    assert phrases.advice(stats, "F5") == "No draft was worth checking.", "what helps is said above"
     assert phrases.accepted(stats) == "no drafts used"
+    stats.answer.possible_by_source = {"recycle": 20}
+    assert phrases.advice(stats, "F5") == "No draft was worth checking; chats and imports help."
     stats.answer.longest_drafted = 12
     assert phrases.advice(stats, "F5").startswith("None of 12 draft tokens accepted")
     assert phrases.accepted(stats) == "0% accepted"
