@@ -35,9 +35,9 @@ from datastores.errors import StoreError
 
 @click.command()
 def demo() -> None:
-    """Show what drafts gain with a large model, in about a minute.
+    """Show what drafts gain with a larger model, in about a minute.
 
-    Enlarges the built-in model until each word costs as much as with a large model, asks three
+    Enlarges the built-in model until each word costs as much as with a larger model, asks three
     questions, imports a file and asks five more. Everything happens in a temporary directory; your
     chats and imports are not touched. Without a terminal, prints the figures.
     """

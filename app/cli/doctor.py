@@ -178,15 +178,14 @@ def _search(locations: Locations) -> Finding:
     except SpecchatError as error:
         return Finding("search", BAD, f"by words only: {error}")
     model = "the built-in embedding model" if path == embedded_embedding_model() else path
-    return Finding(
-        "search", OK, f"by words and by meaning, with {model}: {embedded:,} of {total:,} passages"
-    )
+    done = f"{embedded:,} of {total:,} passages" if total else "no imports yet"
+    return Finding("search", OK, f"by words and by meaning, with {model}: {done}")
 
 
 def _processor() -> Finding:
     missing = missing_features()
     if not missing:
-        return Finding("processor", OK, "llama.cpp's build is not known to leave anything unused")
+        return Finding("processor", OK, "llama.cpp is built for this processor, as far as is known")
     text = f"llama.cpp was built without {', '.join(missing)}, so steps take longer than they need"
     return Finding("processor", OFF, f"{text}. To build it for this machine: {rebuild_line()}")
 

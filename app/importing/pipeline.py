@@ -98,7 +98,7 @@ def import_paths(
         InputError: no path exists; or, after `ImportFinished`: nothing was imported, now or before.
     """
     if all(map(_is_missing, paths)):
-        raise InputError(f"nothing imported: {paths[0]} does not exist")
+        raise InputError(f"nothing imported: no such file or folder: {paths[0]}")
     report = ImportReport()
     found: list[FoundFile] = []
     for item in _find(paths, frozenset(path.resolve() for path in own)):

@@ -32,7 +32,7 @@ PAUSED_FILE = "paused"
 
 ABOUT_BUILT_IN = (
     "The built-in model is tiny and only knows shell commands, and English. Try: How do I extract a"
-    " tar archive? Type /demo to see what drafts gain with a large model."
+    " tar archive? Type /demo to see what drafts gain with a larger one."
 )
 ASK_A_COMMAND = "Ask for a shell command"
 PACKAGED = (

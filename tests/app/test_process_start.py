@@ -108,7 +108,7 @@ def test_a_deleted_working_folder_is_named_where_it_is_needed(tmp_path: Path) ->
         line for line in done.stderr.splitlines() if not line.startswith("shell-init")
     )
     assert listed == "No chats yet."
-    assert imported == "specchat: nothing imported: notes does not exist"
+    assert imported == "specchat: nothing imported: no such file or folder: notes"
     assert relative == "specchat: the working folder was deleted: change to another one with cd"
 
 

@@ -386,7 +386,7 @@ COMMANDS = (
     Command(
         "demo",
         "Demo",
-        "See what drafts gain with a large model, in a minute",
+        "See what drafts gain with a larger model, in a minute",
         lambda screen: show_demo(screen.app),
         slash="demo",
     ),
