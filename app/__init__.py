@@ -5,7 +5,7 @@
 
 import os
 
-import engines.llama  # noqa: F401 (before anything imports NumPy)
+import engines.llama  # noqa: F401 (before anything that brings C++ functions)
 
 # By default NumPy's matrix products use every core, and its threads keep spinning next to the
 # model's: recording states while an answer was written halved its speed (0.58 of plain decoding

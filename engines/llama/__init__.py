@@ -5,7 +5,7 @@ Importing this package does not import llama.cpp; `engines.llama.model.load` loa
 
 import os
 
-from engines.llama.library import load_before_numpy
+from engines.llama.library import share_cxx_library
 
 # By default, threads that wait at a barrier spin for milliseconds before they sleep, which on a
 # busy machine starves the very thread they wait for. On four cores with eight other busy processes
@@ -14,4 +14,4 @@ from engines.llama.library import load_before_numpy
 # every import of llama.cpp in this program goes through this package.
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
-load_before_numpy()
+share_cxx_library()

@@ -1,4 +1,4 @@
-"""A build of llama.cpp for graphics cards is loaded before NumPy, in every process; no other is."""
+"""A build of llama.cpp for graphics cards shares its C++ library in every process."""
 
 from __future__ import annotations
 
@@ -13,20 +13,14 @@ import pytest
 from engines.llama.library import FOLDER_VARIABLE
 from tests.waiting import TIMEOUT_S
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the order matters on Linux alone")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it matters on Linux alone")
 
-WATCHED = """
-import sys
-order = []
-def watch(event, arguments):
-    if event == "ctypes.dlopen" and str(arguments[0]).endswith("libllama.so"):
-        order.append("llama.cpp")
-    if event == "import" and arguments[0] == "numpy._core._multiarray_umath":
-        order.append("NumPy")
-sys.addaudithook(watch)
+SHARED = """
+import ctypes
+print('NumPy' if 'numpy' in sys.modules else '', hasattr(ctypes.CDLL(None), CXX_FUNCTION))
 """
-ASK = "import app.__main__; sys.argv = ['specchat', 'ask', 'list files', '--max-tokens', '2']\n"
-ASKED = f"{ASK}try: app.__main__.main()\nexcept SystemExit as end: assert not end.code\n"
+CXX_FUNCTION = "_ZNSt8ios_base4InitC1Ev"
+"""What libstdc++ has and Python does not: std::ios_base::Init::Init()."""
 
 
 @pytest.fixture
@@ -41,39 +35,31 @@ def gpu_build(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def loaded(code: str, data: Path, folder: Path | None) -> str:
-    """In which order a new process that runs `code` loads the two."""
+def shared_after(code: str, folder: Path | None) -> str:
+    """Whether C++ functions are found by all libraries of a process that ran `code`, and whether
+    NumPy came before."""
     build = {FOLDER_VARIABLE: str(folder)} if folder else {}
     done = subprocess.run(
-        [sys.executable, "-c", f"{WATCHED}{code}\nprint('loaded', *order)"],
-        env={**os.environ, **build, "SPECCHAT_DATA_DIR": str(data)},
+        [sys.executable, "-c", f"import sys\nCXX_FUNCTION = {CXX_FUNCTION!r}\n{code}\n{SHARED}"],
+        env={**os.environ, **build},
         capture_output=True,
         text=True,
         check=True,
         timeout=TIMEOUT_S,
     )
-    return done.stdout.splitlines()[-1].removeprefix("loaded").strip()
+    return done.stdout.strip()
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import app, numpy",
-        "import app.engine.engine",
-        "import app.interface.app, numpy",
-        "import app.runtime.learning_process, numpy",
-        "import engines.llama.probe, numpy",
-        ASKED,
-    ],
-)
-def test_a_build_for_graphics_cards_is_loaded_before_numpy(
-    tmp_path: Path, gpu_build: Path, code: str
+@pytest.mark.parametrize("module", ["app", "engines.llama.probe", "app.runtime.learning_process"])
+def test_the_cxx_library_of_a_build_for_graphics_cards_is_shared(
+    gpu_build: Path, module: str
 ) -> None:
-    order = loaded(code, tmp_path / "data", gpu_build).split()
-    assert order[0] == "llama.cpp"
-    assert "NumPy" in order
+    assert shared_after(f"import {module}", gpu_build).endswith("True")
 
 
-def test_a_build_for_the_cpu_is_loaded_with_the_model_alone(tmp_path: Path) -> None:
-    assert "llama.cpp" not in loaded("import app.interface.app, numpy", tmp_path, None)
-    assert loaded("import app", tmp_path, None) == ""
+def test_it_is_shared_before_numpy_brings_its_own(gpu_build: Path) -> None:
+    assert shared_after("import app", gpu_build) == "True"
+
+
+def test_a_build_for_the_cpu_shares_nothing() -> None:
+    assert shared_after("import app", None) == "False"
