@@ -387,6 +387,20 @@ def test_a_chat_that_would_fill_the_memory_is_refused(
     assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
+def test_a_chat_larger_than_any_is_refused_and_those_before_it_are_restored(
+    history: History, other: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, large = _sample(history), history.create_chat("large").id
+    history.add_message(large, None, USER, "x" * 3 * 2**20)
+    content = "".join(as_json(history, [history.chat(small), history.chat(large)]))
+    assert _restored(other, content, tmp_path) == (2, 0, []), "it has less than 64 MiB"
+    other.delete_chat(2)
+    monkeypatch.setattr("app.conversation.restore.MAX_CHAT_BYTES", 2**20)
+    restored, present, [flaw] = _restored(other, content, tmp_path)
+    assert (restored, present) == (0, 1)
+    assert flaw == f"the rest: {tmp_path / 'export.json'}: an entry larger than 1 MiB"
+
+
 @pytest.mark.skipif(not hasattr(os, "SEEK_DATA"), reason="the system does not tell of holes")
 def test_a_sparse_file_is_read_without_its_holes(history: History, tmp_path: Path) -> None:
     path = tmp_path / "history.db.corrupt-1"
