@@ -115,7 +115,7 @@ class SparseRetriever:
         sizes = np.array([len(words) for words in counted], np.int64)
         words = PassageWords(np.arange(len(passages)), sizes, np.concatenate(counted))
         self._index = InvertedIndex()
-        self._index.add(words)
+        self._index.add([words])
         if filler > 0:
             segment, lengths = _random_words(words, filler)
             ids = np.arange(len(passages), len(passages) + filler)

@@ -15,7 +15,7 @@ kept (`word_index`), how words are counted (`word_counts`), and where queries co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import log
@@ -39,8 +39,11 @@ UNIT = 1 << 20
 """Of impacts: a score of 1.0. Scores reach some hundreds and differ in the third digit."""
 BLOCK = 256
 """Passages of which the best score is looked at first."""
+SEGMENT_PASSAGES = 1 << 13
+"""Passages in a segment, when many are added: sorting their words takes 70 MB."""
 MAX_SEGMENTS = 8
-"""Additions after which everything is read again; so it is if a quarter of it is new or gone."""
+"""Segments beyond those that many passages need, after which everything is read again; so it is if
+a quarter of it is new or gone."""
 MAX_KEPT_WORDS = 1 << 14
 """Words whose impacts are kept."""
 
@@ -105,7 +108,9 @@ class InvertedIndex:
     @property
     def is_fragmented(self) -> bool:
         """Whether it is time to add everything anew."""
-        return len(self._segments) == MAX_SEGMENTS or 4 * len(self) < 3 * len(self._ids)
+        needed = len(self._ids) // SEGMENT_PASSAGES
+        many = len(self._segments) >= needed + MAX_SEGMENTS
+        return many or 4 * len(self) < 3 * len(self._ids)
 
     def clear(self) -> None:
         """Have no passages."""
@@ -114,16 +119,19 @@ class InvertedIndex:
         self._lengths = np.empty(0, np.int64)
         self._changed()
 
-    def add(self, passages: PassageWords) -> None:
-        """Have passages that are new, as rows after all others."""
-        lengths = np.bincount(
-            np.repeat(np.arange(len(passages.ids)), passages.sizes),
-            passages.in_heading + passages.in_content,
-            len(passages.ids),
-        )
-        self.add_segment(
-            Segment.of(passages, len(self._ids)), passages.ids, lengths.astype(np.int64)
-        )
+    def add(self, parts: Iterable[PassageWords]) -> None:
+        """Have passages that are new, as rows after all others, with a segment for each part."""
+        try:
+            for part in parts:
+                lengths = np.bincount(
+                    np.repeat(np.arange(len(part.ids)), part.sizes),
+                    part.in_heading + part.in_content,
+                    len(part.ids),
+                )
+                segment = Segment.of(part, len(self._ids))
+                self._append(segment, part.ids, lengths.astype(np.int64))
+        finally:
+            self._changed()
 
     def add_segment(self, segment: Segment, ids: Integers, lengths: Integers) -> None:
         """Have the words of passages that are new.
@@ -133,11 +141,14 @@ class InvertedIndex:
             ids: int64 [n], of the passages.
             lengths: int64 [n], words in each.
         """
+        self._append(segment, ids, lengths)
+        self._changed()
+
+    def _append(self, segment: Segment, ids: Integers, lengths: Integers) -> None:
         self._segments.append(segment)
         self._ids = np.concatenate([self._ids, ids])
         self._alive = np.concatenate([self._alive, np.ones(len(ids), np.bool_)])
         self._lengths = np.concatenate([self._lengths, lengths])
-        self._changed()
 
     def remove(self, ids: Integers) -> None:
         """No longer have these passages."""

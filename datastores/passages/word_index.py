@@ -6,15 +6,15 @@ Owns that the index follows the store by differences. Refuses to know how words 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from datastores.passages.inverted_index import InvertedIndex
+from datastores.passages.inverted_index import SEGMENT_PASSAGES, InvertedIndex
 from datastores.passages.protocol import ScoredPassage
 from datastores.passages.store import PassageStore
-from datastores.passages.word_counts import StoredWords
+from datastores.passages.word_counts import PassageWords, StoredWords
 
 
 class WordIndex:
@@ -52,14 +52,18 @@ class WordIndex:
         changed = bool(len(new) or len(gone))
         if changed:
             many = 4 * (len(new) + len(gone)) > len(present) or self._index.is_fragmented
-            loaded = self._stored.load((present if many else new).tolist())
             if many:
                 self._index.clear()
             else:
                 self._index.remove(gone)
-            self._index.add(loaded)
+            self._index.add(self._parts((present if many else new).tolist()))
         self._version = version
         return changed
+
+    def _parts(self, ids: Sequence[int]) -> Iterator[PassageWords]:
+        """The words of the passages `ids`, never of all of them at once."""
+        for start in range(0, len(ids), SEGMENT_PASSAGES):
+            yield self._stored.load(ids[start : start + SEGMENT_PASSAGES])
 
     def within(self, texts: frozenset[bytes]) -> WordsOfTexts:
         """The passages of these texts alone (keys), with the statistics of all."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -10,11 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from datastores.errors import StoreError
+from datastores.passages import inverted_index, word_index
 from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.chunks import Chunk
 from datastores.passages.inverted_index import MAX_SEGMENTS
 from datastores.passages.protocol import ScoredPassage
 from datastores.passages.store import PassageStore
+from datastores.passages.word_counts import PassageWords, StoredWords
 from datastores.passages.word_index import WordIndex
 
 WORDS = ("archive", "copies", "snapshot", "volume", "encrypting", "keys", "mounted", "disks", "net")
@@ -101,6 +104,44 @@ def test_it_follows_the_store_without_a_rebuild_and_equals_one(
         fresh.update()
         queries = ["archive keys", "page of zebras", "mounted", "crossing"]
         assert index.search(queries, -1) == fresh.search(queries, -1)
+    assert len(index) == len(passages)
+
+
+def test_words_are_read_in_parts_that_fit_into_memory(
+    passages: PassageStore, index: WordIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (inverted_index, word_index):
+        monkeypatch.setattr(module, "SEGMENT_PASSAGES", 50)
+    read, load = [], StoredWords.load
+
+    def counted(stored: StoredWords, ids: Sequence[int]) -> PassageWords:
+        read.append(len(ids))
+        return load(stored, ids)
+
+    monkeypatch.setattr(StoredWords, "load", counted)
+    with closing(WordIndex(PassageStore(passages.store.new_connection()))) as parted:
+        parted.update()
+        assert read == [50] * 12
+        queries = ["archive keys", "page of zebras", "mounted disks"]
+        assert parted.search(queries, -1) == index.search(queries, -1)
+        passages.add(key(600), [(0, page(600))])
+        parted.update()
+        assert read[12:] == [1], "many segments alone are no reason to read all again"
+
+
+def test_a_store_that_cannot_be_read_any_more_leaves_what_was_read(
+    passages: PassageStore, index: WordIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_: StoredWords, __: Sequence[int]) -> PassageWords:
+        raise StoreError("the disk is gone")
+
+    passages.remove([key(number) for number in range(300)])
+    with monkeypatch.context() as patched:
+        patched.setattr(StoredWords, "load", failing)
+        with pytest.raises(StoreError):
+            index.update()
+    index.search(["archive"], 3)
+    assert index.update()
     assert len(index) == len(passages)
 
 
