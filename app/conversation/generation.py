@@ -26,7 +26,7 @@ from engines.chat_template.prompt_builder import Message
 from engines.chat_template.reasoning import marked_piece, prompt_opening
 from engines.decode import StopCriteria, decode
 from engines.draft_tree import credited
-from engines.repetition import is_looping
+from engines.repetition import is_counting, is_looping, token_text
 from engines.sampler import Sampling, make_sampler
 from engines.step import FINISH_REPETITION, FINISH_STOP, Step
 
@@ -132,12 +132,17 @@ def stop_criteria(
         written: tokens of the answer so far; one that ended in a loop may go on for another.
     """
     found = StopSequences(sequences, marked_piece(engine.vocabulary))
-    skipped = len(written) if is_looping(written, 0) else 0
+    text = token_text(engine.vocabulary)
+
+    def repeats(tokens: Sequence[int], start: int) -> bool:
+        return is_looping(tokens, start) or is_counting(tokens, start, text)
+
+    skipped = len(written) if repeats(written, 0) else 0
 
     def ends(tokens: Sequence[int], start: int) -> str:
         if sequences and found.end_with(tokens, start):
             return FINISH_STOP
-        return FINISH_REPETITION if is_looping(tokens, start + skipped) else ""
+        return FINISH_REPETITION if repeats(tokens, start + skipped) else ""
 
     return StopCriteria(engine.vocabulary.stops, limit, ends)
 

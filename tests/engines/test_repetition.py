@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from engines.decode import StopCriteria
 from engines.drafters.prompt_lookup import PromptLookup
-from engines.repetition import CHECK_TOKENS, MIN_EARLIER, WINDOW, is_looping
+from engines.repetition import (
+    CHECK_TOKENS,
+    COUNTED_CHECK_TOKENS,
+    MIN_EARLIER,
+    WINDOW,
+    is_counting,
+    is_looping,
+)
 from engines.sampler import Sampling
 from engines.step import FINISH_REPETITION
 from tests.engines.test_decode import NEVER, fixed, run, tokens
 
 PROMPT = [7, 8, 9]
+ROOT = Path(__file__).parents[2]
 
 
 def ends_at(answer: Sequence[int], prompt: Sequence[int] = PROMPT) -> int:
@@ -74,6 +84,77 @@ def test_a_line_that_is_changed_as_often_as_it_comes_is_no_loop() -> None:
 )
 def test_what_is_alike_but_no_loop_goes_on(answer: list[int]) -> None:
     assert ends_at(answer) == 0
+
+
+PIECES: list[str] = []
+"""The text of each token of the texts below."""
+
+
+def encoded(content: str) -> list[int]:
+    """Words with the blank before them, digits, and other characters, as tokenizers divide them."""
+    ids = {piece: token for token, piece in enumerate(PIECES)}
+    found = re.findall(r" ?[^\W\d_]+|[\W\d_]", content)
+    PIECES.extend(piece for piece in dict.fromkeys(found) if piece not in ids)
+    ids = {piece: token for token, piece in enumerate(PIECES)}
+    return [ids[piece] for piece in found]
+
+
+def lines_read(lines: Sequence[str], prompt: str = "") -> int:
+    """How many lines of an answer are there when a counting loop is found; 0 for none."""
+    start = len(encoded(prompt))
+    tokens = encoded(prompt + "\n".join(lines))
+    lengths = range(start + 1, len(tokens) + 1)
+    end = next((n for n in lengths if is_counting(tokens[:n], start, text_of)), 0)
+    return "".join(map(PIECES.__getitem__, tokens[start:end])).count("\n")
+
+
+def text_of(token: int) -> str:
+    return PIECES[token].strip()
+
+
+@pytest.mark.parametrize(
+    ("line", "step", "most"),
+    [
+        ("{0}. The user is logged in to the form again.", 1, 50),
+        ("{0}. Click on the button that saves the page.\n{1}. The page is saved.", 2, 80),
+        ("Then there were {0} boats on the wide lake, and {1} in the harbour.", -1, 50),
+        ("print(add_two_numbers_and_print({0}, {1}))", 2, 90),
+    ],
+)
+def test_a_loop_that_counts_ends(line: str, step: int, most: int) -> None:
+    lines = "\n".join(line.format(500 + step * n, 501 + step * n) for n in range(100)).split("\n")
+    assert 24 <= lines_read(lines) <= most
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [f"Day {n}: Walk for {20 + n} minutes and drink a glass of water." for n in range(1, 25)],
+        [f"Day {n}: Walk for {n * n % 37} minutes in the park." for n in range(1, 200)],
+        [f'{{"id": {n}, "name": "User {n}", "mail": "user{n}@example.com"}},' for n in range(60)],
+        [f'{{"time": "noon", "place": "harbour", "wind": {n * n % 41}}},' for n in range(200)],
+        [f"| {n} | {n * n} | {n**3} |" for n in range(200)],
+        [f"{n}." for n in range(400)],
+        [f"    VALUE_{n} = {n}," for n in range(200)],
+        [f"{n}. What is {n * 7 % 31} and {n * 5 % 23} in all?" for n in range(150)],
+        [f"    assert fibonacci({n}) == {n * n % 97}" for n in range(200)],
+    ],
+)
+def test_lists_tables_and_code_with_numbers_go_on(lines: Sequence[str]) -> None:
+    assert lines_read(lines) == 0
+
+
+def test_counting_lines_that_stand_in_the_prompt_are_copied() -> None:
+    lines = [f"{n}. The user is logged in to the form again." for n in range(60)]
+    assert lines_read(lines, "\n".join(lines) + "\n") == 0
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.rglob("*.md")), ids=lambda page: str(page.name))
+def test_no_page_of_this_program_is_a_loop(page: Path) -> None:
+    tokens = encoded(page.read_text("utf-8"))
+    for length in range(0, len(tokens), COUNTED_CHECK_TOKENS):
+        assert not is_counting(tokens[:length], 0, text_of)
+        assert not is_looping(tokens[:length], 0)
 
 
 def test_what_is_copied_from_the_prompt_goes_on_but_not_beyond_it() -> None:
