@@ -31,7 +31,9 @@ from engines.sampler import Sampling, draw_gap
 from engines.step import Step
 from engines.target import Target
 
-WIDTHS = (1, 2, 4, 6, 8, 16)
+WIDTHS = (1, 2, 4, 6, 8, 16, 32, 64)
+CONTEXT = 256
+"""Tokens that verification is measured behind, as in a short chat."""
 ROUNDS = 9
 
 
@@ -40,7 +42,7 @@ def verify_ms(target: Target, widths: Sequence[int] = WIDTHS) -> dict[str, float
 
     Leaves the target with an empty cache. Widths the target does not take are left out.
     """
-    for _ in target.prefill(range(16)):
+    for _ in target.prefill(range(min(CONTEXT, target.context_length // 2))):
         pass
     length = len(target.tokens)
     times: dict[int, list[float]] = {rows: [] for rows in widths if rows <= target.max_rows}
