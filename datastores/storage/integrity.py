@@ -21,6 +21,7 @@ from glob import escape
 from pathlib import Path
 
 from datastores.errors import StoreError
+from datastores.storage.functions import forget_raised, raise_again
 
 MIN_FREE_BYTES = 1_000_000
 """With less, a disk counts as full: a log takes more than that."""
@@ -49,11 +50,14 @@ _ADVICE: dict[int, str] = {
 def translate_errors(path: Path) -> Iterator[None]:
     """Raise StoreError for any SQLite error on the file at `path`.
 
-    Damage leaves a mark, so that the next opening checks the whole file.
+    Damage leaves a mark, so that the next opening checks the whole file. What one of our functions
+    raised within a statement, Ctrl-C above all, is raised as it was.
     """
+    forget_raised()
     try:
         yield
     except sqlite3.Error as error:
+        raise_again(error)
         if means_damage(error):
             _mark(path, "")
         raise StoreError(f"{path}: {_advice(path, error)}") from error

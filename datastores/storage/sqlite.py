@@ -23,8 +23,8 @@ from filelock import FileLock
 from sqlite_utils import Database
 
 from datastores.errors import StoreError
-from datastores.search_form import fold, index_form
 from datastores.storage.files import PRIVATE_FILE, make_private
+from datastores.storage.functions import add_functions
 from datastores.storage.integrity import (
     LOGS,
     DamagedError,
@@ -381,8 +381,7 @@ def _configure(connection: sqlite3.Connection) -> None:
     # One damaged byte of a text does not make its row unreadable.
     connection.text_factory = _decoded
     # Triggers call these; some builds of SQLite would not let them.
-    connection.create_function("index_form", 1, index_form, deterministic=True)
-    connection.create_function("fold", 1, fold, deterministic=True)
+    add_functions(connection)
     connection.execute("PRAGMA trusted_schema = ON")
     connection.execute("PRAGMA foreign_keys = ON")
     # What is deleted must not be found in the file again, nor in a temporary one.

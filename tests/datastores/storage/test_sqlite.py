@@ -15,7 +15,7 @@ import pytest
 from sqlite_utils import Database
 
 from datastores.errors import StoreError
-from datastores.storage import sqlite
+from datastores.storage import functions, sqlite
 from datastores.storage.integrity import MAX_CHECKED_BYTES, damage_mark, require_usable
 from datastores.storage.sqlite import Schema, Store
 from tests.datastores.conftest import fill, remount
@@ -407,3 +407,40 @@ def _damage(path: Path) -> None:
     with path.open("r+b") as file:
         file.seek(path.stat().st_size // 4096 // 2 * 4096)
         file.write(b"\xa5" * 4096 * 3)
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit(143), MemoryError])
+def test_what_a_function_raises_within_a_statement_is_raised_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: BaseException
+) -> None:
+    def interrupted(_: str) -> str:
+        raise raised
+
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # put back at the end
+    monkeypatch.setitem(functions.FUNCTIONS, "index_form", interrupted)
+    with closing(Store(tmp_path / "notes.db", NOTES)) as store:
+        _add(store, "kept")
+        expected = raised if isinstance(raised, type) else type(raised)
+        lost = "INSERT INTO notes (text) VALUES ('lost'), (index_form('x'))"
+        with pytest.raises(expected), store.writing() as db:
+            db.conn.execute(lost)
+        assert [row["text"] for row in store.rows("SELECT text FROM notes")] == ["kept"]
+        with pytest.raises(StoreError, match="no such column"):
+            store.rows("SELECT author FROM notes")
+
+
+def test_what_others_cannot_raise_is_told_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: told.append(found.exc_value))
+
+    class Failing:
+        def __del__(self) -> None:
+            raise ValueError("in a destructor")
+
+    with closing(Store(tmp_path / "notes.db", NOTES)):
+        del (failing := [Failing()])[0]
+    assert not failing
+    [error] = told
+    assert isinstance(error, ValueError)
