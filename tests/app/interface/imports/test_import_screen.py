@@ -66,6 +66,28 @@ async def test_a_folder_is_imported_and_summarised(stage: Make, folder: Path) ->
         assert [source.path for source in library.sources()] == [str(folder)]
 
 
+@pytest.mark.parametrize("line", ["build\\", "!", "[z-a].md", "draft\\ "])
+async def test_a_line_that_git_ignores_costs_no_neighbour(
+    stage: Make, tmp_path: Path, line: str
+) -> None:
+    both = tmp_path / "both"
+    folder, neighbour = both / "notes", both / "neighbour"
+    for path in (folder, neighbour):
+        path.mkdir(parents=True)
+        (path / f"{path.name}.md").write_text(f"The walrus of {path.name}.")
+    (folder / ".gitignore").write_text(f"{line}\n*.tmp\n")
+    (folder / "scratch.tmp").write_text("scratch")
+    made = stage()
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await start(pilot, str(both))
+        await until(pilot, lambda: state_of(made).completed and not state_of(made).running)
+        assert "scratch.tmp" in status_text(made)
+    with closing(Library.open(made.locations.library)) as library:
+        files = library.files(str(both))
+    assert {"notes/notes.md", "neighbour/neighbour.md"} <= files
+    assert "notes/scratch.tmp" not in files
+
+
 async def test_a_damaged_library_is_reported_at_startup(stage: Make) -> None:
     made = stage()
     made.locations.library.write_bytes(b"no database" * 1000)
