@@ -76,7 +76,7 @@ def import_(options: Options, paths: tuple[Path, ...], as_json: bool, watch: boo
                 status.show(f"indexing {amount(left, 'passage')}")
             status.clear()
         tokens = _projected(options, locations, status)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):  # Ctrl-C, or SIGTERM and SIGHUP
         status.clear()
         click.echo("stopped; what was imported is kept: run the same command to resume", err=True)
         raise

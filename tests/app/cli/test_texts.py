@@ -116,17 +116,26 @@ def test_a_model_that_is_missing_does_not_stop_the_import(
     assert said.err.startswith("not indexed yet: ")
 
 
-def test_ctrl_c_says_how_to_go_on(
+@pytest.mark.parametrize(
+    ("signal", "code"), [(KeyboardInterrupt(), INTERRUPTED), (SystemExit(143), 143)]
+)
+def test_a_signal_that_stops_an_import_says_how_to_go_on(
     specchat: Specchat,
     folder: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
+    signal: BaseException,
+    code: int,
 ) -> None:
     def interrupted(*_arguments: object) -> None:
-        raise KeyboardInterrupt
+        raise signal
 
     monkeypatch.setattr("app.cli.texts.project", interrupted)
-    assert specchat("import", folder) == INTERRUPTED
+    try:
+        ended = specchat("import", folder)
+    except SystemExit as end:
+        ended = int(str(end.code))
+    assert ended == code
     assert "run the same command to resume" in capsys.readouterr().err
 
 
