@@ -111,6 +111,7 @@ class ChatScreen(Screen[None]):
         )
         self.text_actions = TextActions(self.conversation, self.import_task, self.deletion_task)
         self._stage = stage
+        self._toasts = 0
         self._saved_unsent: UnsentTexts = {}
         self._unsent_error = ""
         self.navigation = ChatNavigation(self.conversation, history)
@@ -129,6 +130,7 @@ class ChatScreen(Screen[None]):
         self.watch(self, "focused", self.update_hints)
         self.watch(self, "focused", self._uncover_chat)
         self.app.theme_changed_signal.subscribe(self, self._theme_changed)
+        self.screen_layout_refresh_signal.subscribe(self, lambda _: self._erase_toasts())
         self.conversation.prompt.completion.commands = SLASH_NAMES
         self.conversation.prompt.completion.model_names = self.model_switch.names
         self.navigation.begin()
@@ -144,6 +146,16 @@ class ChatScreen(Screen[None]):
         self.call_after_refresh(self.watch_task.begin)
         if self._stage is not None:
             start_worker(self, Demo(self, self._session_statistics, self._stage).run)
+
+    def _erase_toasts(self) -> None:
+        """Draw everything again where a notification went.
+
+        Textual does not draw what was under it if another widget's place was asked for meanwhile.
+        """
+        shown = len(self.query("Toast"))
+        if shown < self._toasts:
+            self.refresh()
+        self._toasts = shown
 
     def _theme_changed(self, theme: Theme) -> None:
         """Draw everything in the new colours.

@@ -37,7 +37,7 @@ ABOUT_BUILT_IN = (
 ASK_A_COMMAND = "Ask for a shell command"
 PACKAGED = (
     "{name} is a tiny general model. It answers anything, in English, and is often wrong: check"
-    " facts, sums and code. For shell commands, switch to the model `built-in` with F5."
+    " facts, sums and code. For shell commands, switch to the built-in model with F5."
 )
 UNUSED_GPU = "Your {gpu} is not being used: `specchat doctor` shows how to change that."
 
