@@ -22,7 +22,7 @@ from datastores.storage.files import write_atomic
 from engines.llama.gguf import F16, KV_TYPES
 from engines.sampler import Sampling
 
-DRAFTERS = ("prompt", "recycle", "crest", "dense", "student", "mtp", "head")
+DRAFTERS = ("prompt", "recycle", "crest", "dense", "draft-model", "mtp", "head")
 """Every drafter, by the name it has on the command line."""
 
 NOTIFY_OFF, BELL, OSC_9, OSC_777 = "off", "bell", "osc9", "osc777"
@@ -52,7 +52,7 @@ class Options:
             configured or the default one.
         data_dir: the one directory for all data, instead of the platform's.
         drafters: names from `DRAFTERS`; empty for plain decoding.
-        draft_tokens: draft tokens forced on each call; None lets the budget decide.
+        draft_tokens: draft tokens forced at each step; None lets the budget decide.
         seed: of the sampler.
         temperature: of the sampler; 0 is greedy.
         max_tokens: the longest answer, in tokens.
@@ -102,7 +102,7 @@ class Config:
     """Model to use: a name that `specchat models` lists, a file or a folder; empty = the
     extra `smollm2`'s if that is installed, else the built-in one (`built-in`)."""
 
-    student: str = ""
+    draft_model: str = ""
     """Draft model, a smaller one with the same vocabulary, by name or file; empty = none, new = one
     made on this machine that learns from your model's answers. The built-in model has its own."""
 

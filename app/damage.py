@@ -17,7 +17,7 @@ from app.locations import Locations
 from datastores.errors import StoreError
 from datastores.storage.integrity import REBUILT, quarantined_files
 
-MAX_SOURCES = 5
+MAX_IMPORTS = 5
 """Named in the command that imports them again."""
 
 
@@ -73,10 +73,10 @@ def _imports(aside: Path, locations: Locations) -> Damage:
 
     moved = aside.stat().st_ctime if aside.exists() else 0.0
     records = read_imports(locations.imported)
-    missing = [source for source, record in sorted(records.items()) if record.at < moved]
+    missing = [import_path for import_path, record in sorted(records.items()) if record.at < moved]
     if records and not missing:
         how = "you have imported the same files again since"
-    elif 0 < len(missing) <= MAX_SOURCES:
+    elif 0 < len(missing) <= MAX_IMPORTS:
         how = f"`specchat import {shlex.join(missing)}` imports the same files again"
     else:
         how = "import your files again with `specchat import PATH…`"

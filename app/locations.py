@@ -60,7 +60,7 @@ class Locations:
 
     @property
     def imported(self) -> Path:
-        """When each source was last imported."""
+        """When each import was last made."""
         return self.data / "imported.json"
 
     @property
@@ -89,7 +89,7 @@ class Locations:
         return self.data / "replay"
 
     @property
-    def students(self) -> Path:
+    def draft_models(self) -> Path:
         """Draft models that learned on this machine: a folder for each model that they draft for,
         and in it one for each that they were made from."""
         return self.data / "students"
@@ -149,7 +149,7 @@ class Locations:
         """
         # The cache is of the person's own making only where it is a directory by itself.
         caches = (self.cache,) if self.cache.parent == self.data else ()
-        folders = (self.projections, self.states, self.chat_states, self.replay, self.students)
+        folders = (self.projections, self.states, self.chat_states, self.replay, self.draft_models)
         files = (
             *(self.history, self.library, self.imported, self.unsent),
             *(self.offered, self.costs, self.probes, self.log, self.settings),

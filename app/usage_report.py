@@ -1,4 +1,5 @@
-"""Statistics over weeks, from what is on disk: answers by day or week, models, students, stores.
+"""Statistics over weeks, from what is on disk: answers by day or week, models, draft models,
+stores.
 
 Owns how days are summed into periods and answers into a curve, and which files make up a store. The
 interface's statistics screen and `specchat stats` show the same report. Reading it takes a moment
@@ -13,17 +14,17 @@ from datetime import date, timedelta
 from itertools import groupby
 from pathlib import Path
 
-from app.engine.student_versions import LearningHistory, halted_learning, learning_histories
+from app.engine.draft_model_versions import LearningHistory, halted_learning, learning_histories
 from app.indexing.corpus_index import CREST_FILE, TOKENS_FILE
 from app.locations import Locations
 from app.models.discovery import current_name
 from datastores.chats.history import HistoryReader
 from datastores.chats.usage import (
     DayUsage,
-    StudentUsage,
+    DraftModelUsage,
     Usage,
     daily_usage,
-    student_usage,
+    draft_model_usage,
     total,
 )
 
@@ -55,11 +56,11 @@ class ModelUsage:
 
 @dataclass(frozen=True, slots=True)
 class AcceptancePoint:
-    """Answers in a row, drafted for by the same version of a student.
+    """Answers in a row, drafted for by the same version of a draft model.
 
     Attributes:
         day: of the last of them.
-        version: 0 is the original student.
+        version: 0 is the original draft model.
         positions: that its drafts were compared at.
         acceptance: live acceptance, the share of them at which it was right.
     """
@@ -71,8 +72,8 @@ class AcceptancePoint:
 
 
 @dataclass(frozen=True, slots=True)
-class StudentReport:
-    """The student that drafts for one model.
+class DraftModelReport:
+    """The draft model that drafts for one model.
 
     Attributes:
         model: name of the model.
@@ -108,7 +109,7 @@ class UsageReport:
         days: length of a period: 1 or 7.
         periods: without gaps, oldest first, up to today; empty without an answer.
         models: by tokens, most first.
-        students: the one that drafted last first.
+        draft_models: the one that drafted last first.
         halted: what stopped to learn since it brought nothing, a line each.
         stores: those that exist.
     """
@@ -117,7 +118,7 @@ class UsageReport:
     periods: tuple[Period, ...]
     models: tuple[ModelUsage, ...]
     total: Usage
-    students: tuple[StudentReport, ...]
+    draft_models: tuple[DraftModelReport, ...]
     stores: tuple[StoreSize, ...]
     halted: tuple[str, ...] = ()
 
@@ -126,7 +127,7 @@ def read_report(history: HistoryReader, locations: Locations, today: date) -> Us
     """The report as of `today`.
 
     Raises:
-        StoreError: the history cannot be read, or what the students learned.
+        StoreError: the history cannot be read, or what the draft models learned.
     """
     daily = daily_usage(history)
     days = period_days(daily, today)
@@ -136,7 +137,9 @@ def read_report(history: HistoryReader, locations: Locations, today: date) -> Us
         periods=tuple(_periods(daily, days, today)),
         models=tuple(_models(daily, names)),
         total=total(day.usage for day in daily),
-        students=tuple(_students(student_usage(history), learning_histories(locations), names)),
+        draft_models=tuple(
+            _draft_models(draft_model_usage(history), learning_histories(locations), names)
+        ),
         stores=tuple(_stores(locations)),
         halted=tuple(
             f"{what} of {_name(target, names)}: {why}"
@@ -187,22 +190,22 @@ def _models(daily: Iterable[DayUsage], names: Mapping[str, str]) -> list[ModelUs
     return sorted(found, key=lambda model: -model.usage.tokens)
 
 
-def _students(
-    usage: Sequence[StudentUsage],
+def _draft_models(
+    usage: Sequence[DraftModelUsage],
     histories: Mapping[str, LearningHistory],
     names: Mapping[str, str],
-) -> Iterator[StudentReport]:
-    """Students that drafted or learned; answers are recorded for models without one, too."""
+) -> Iterator[DraftModelReport]:
+    """Draft models that drafted or learned; answers are recorded for models without one, too."""
     drafted = {one.model for one in usage}
     latest_first = [*dict.fromkeys(one.model for one in reversed(usage)), *histories]
     for model in dict.fromkeys(latest_first):
         curve = acceptance_curve([one for one in usage if one.model == model])
         learning = histories.get(model, LearningHistory())
         if learning.versions or model in drafted:
-            yield StudentReport(_name(model, names), learning, tuple(curve))
+            yield DraftModelReport(_name(model, names), learning, tuple(curve))
 
 
-def acceptance_curve(usage: Sequence[StudentUsage]) -> list[AcceptancePoint]:
+def acceptance_curve(usage: Sequence[DraftModelUsage]) -> list[AcceptancePoint]:
     """The answers of `usage`, oldest first, averaged over as many as make a point."""
     least = max(MIN_POINT_POSITIONS, sum(one.compared for one in usage) // MAX_POINTS)
     points = []
@@ -229,7 +232,7 @@ def _stores(locations: Locations) -> Iterator[StoreSize]:
         ("tokens", projections.glob(f"*/{TOKENS_FILE}*")),
         ("contexts", locations.states.glob("*")),
         ("answers to learn from", locations.replay.glob("*")),
-        ("draft model versions", locations.students.rglob("*")),
+        ("draft model versions", locations.draft_models.rglob("*")),
         ("saved chats", locations.chat_states.rglob("*")),
         ("models", locations.models.rglob("*")),
     ):

@@ -76,7 +76,7 @@ class Corpus:
         return Difference(tuple(sorted(present - seen)), tuple(sorted(seen - present)))
 
     def read(self, key: bytes) -> tuple[CorpusText, ...]:
-        """The passages under one key; none if it was deleted meanwhile."""
+        """The parts of the text under one key; none if it was deleted meanwhile."""
         if is_message(key):
             own = key.startswith(self._prefix)
             return self._message(int(key.removeprefix(self._prefix))) if own else ()

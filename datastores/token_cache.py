@@ -22,7 +22,7 @@ Ids = NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class TokenSpan:
-    """The tokens of one passage, and the kind of passage, as a small number."""
+    """The tokens of one part of a text, and its kind, as a small number."""
 
     kind: int
     tokens: Ids
@@ -30,14 +30,14 @@ class TokenSpan:
 
 @dataclass(frozen=True, slots=True)
 class TokenizedText:
-    """One whole text: its key in the corpus, and its passages in order (possibly none)."""
+    """One whole text: its key in the corpus, and its spans in order (possibly none)."""
 
     key: bytes
     spans: tuple[TokenSpan, ...]
 
     @property
     def tokens(self) -> int:
-        """Of all passages together."""
+        """Of all spans together."""
         return sum(len(span.tokens) for span in self.spans)
 
 
@@ -65,8 +65,8 @@ class TokenCache:
         """The keys of all texts, in order."""
         return [bytes(row["key"]) for row in self.store.rows("SELECT key FROM texts ORDER BY key")]
 
-    def passage_counts(self) -> list[tuple[bytes, int]]:
-        """The key of each text and how many passages it has, in the order of keys."""
+    def span_counts(self) -> list[tuple[bytes, int]]:
+        """The key of each text and how many spans it has, in the order of keys."""
         rows = self.store.rows("SELECT key, passages FROM texts ORDER BY key")
         return [(bytes(row["key"]), row["passages"]) for row in rows]
 

@@ -79,11 +79,11 @@ class StopCriteria:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedPath:
-    """One walk through a verified tree: rows visited, tokens drawn and their sources."""
+    """One walk through a verified tree: rows visited, tokens drawn and their origins."""
 
     path: list[int]
     tokens: list[int]
-    sources: list[int]
+    origins: list[int]
 
 
 def decode(
@@ -127,10 +127,10 @@ def decode(
         position = step.position + len(step.tokens)
         outputs = _outputs(rows, walk, position, keep, budget.top_tokens_needed(drafters))
         context.hidden = outputs.hidden[-1]
-        committing, replay = _commit(target, walk.path, tree)
+        committing, reevaluation = _commit(target, walk.path, tree)
         left -= len(walk.tokens)
         inside = verified - drafted + committing
-        timings = Timings(inside, drafted - started, perf_counter() - started, replay)
+        timings = Timings(inside, drafted - started, perf_counter() - started, reevaluation)
         finish = _finish(context, target, stop, left)
         step = _step(position, walk, tree, proposals, outputs, timings, finish)
 
@@ -164,7 +164,7 @@ def walk_tree(
         child = children[row].get(token, 0)
         walk.path.append(row)
         walk.tokens.append(token)
-        walk.sources.append(tree.sources[child])
+        walk.origins.append(tree.origins[child])
         context.tokens.append(token)
         if (
             not child
@@ -176,13 +176,13 @@ def walk_tree(
 
 
 def _commit(target: Target, path: Sequence[int], tree: DraftTree) -> tuple[float, float]:
-    """Commit `path`; the seconds that took, and how many of them went into replaying its rows since
-    the others of `tree` could not be rewound."""
+    """Commit `path`; the seconds that took, and how many of them went into re-evaluating its rows
+    since the others of `tree` could not be rewound."""
     started = perf_counter()
     target.commit(path)
     seconds = perf_counter() - started
-    replayed = len(tree) - len(path) > target.rollback_rows
-    return seconds, seconds if replayed else 0.0
+    reevaluated = len(tree) - len(path) > target.rollback_rows
+    return seconds, seconds if reevaluated else 0.0
 
 
 def _outputs(
@@ -194,7 +194,7 @@ def _outputs(
     already, and reading a whole vocabulary costs 0.1 ms a row.
     """
     path = walk.path
-    kept, logits = keep(position, walk.sources) if keep is not None else ((), _NO_LOGITS)
+    kept, logits = keep(position, walk.origins) if keep is not None else ((), _NO_LOGITS)
     for row, index in enumerate(kept):
         logits[row] = rows.logits[path[index]]
     # Chains are kept from their root on, where a slice takes less than half of the time.
@@ -247,7 +247,7 @@ def _step(
     return Step(
         position=position,
         tokens=tuple(walk.tokens),
-        sources=tuple(walk.sources),
+        origins=tuple(walk.origins),
         tree=tree,
         path=tuple(walk.path),
         proposals=proposals,

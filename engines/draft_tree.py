@@ -1,14 +1,14 @@
 """The draft tree: what drafters propose, the budget prunes and the target verifies.
 
-Owns the flat representation, its invariants, and the sources a drafted token may come from: one bit
-each, in the order credit is given. Refuses to know how rows are evaluated, and how sources are
+Owns the flat representation, its invariants, and the origins a drafted token may come from: one bit
+each, in the order credit is given. Refuses to know how rows are evaluated, and how origins are
 labelled on a screen.
 
 Columns are plain lists: a tree has at most a few dozen rows, and at that size Python lists cost a
-tenth of what NumPy's small-array calls do (a cycle has half a millisecond for everything).
+tenth of what NumPy's small-array calls do (a step has half a millisecond for everything).
 
-A drafter has one source or several (CREST distinguishes past chats, notes and code). An accepted
-token is credited to the first source, in this order, whose draft proposed it, so that rows add up.
+A drafter has one origin or several (CREST distinguishes past chats, notes and code). An accepted
+token is credited to the first origin, in this order, whose draft proposed it, so that rows add up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CODE = 1 << 3
 """Imported source code, through CREST."""
 DENSE = 1 << 4
 """Past states of the model, through the dense index."""
-STUDENT = 1 << 5
+DRAFT_MODEL = 1 << 5
 """The distilled draft model."""
 RECYCLE = 1 << 6
 """Successors recycled from logits the target has already computed."""
@@ -35,16 +35,16 @@ MTP = 1 << 7
 HEAD = 1 << 8
 """The draft head on the model's last state."""
 
-MODELS = STUDENT | MTP | HEAD
-"""Sources that run a model: each token costs them a pass, and their drafts are short and sure."""
+MODELS = DRAFT_MODEL | MTP | HEAD
+"""Origins that run a model: each token costs them a pass, and their drafts are short and sure."""
 
-SOURCE_NAMES: dict[int, str] = {
+ORIGIN_NAMES: dict[int, str] = {
     PROMPT: "prompt",
     CHATS: "chats",
     NOTES: "notes",
     CODE: "code",
     DENSE: "dense",
-    STUDENT: "student",
+    DRAFT_MODEL: "draft-model",
     RECYCLE: "recycle",
     MTP: "mtp",
     HEAD: "head",
@@ -52,9 +52,9 @@ SOURCE_NAMES: dict[int, str] = {
 """Stable names, in the order of credit; stored with answers, and keys of every report."""
 
 
-def credited(sources: int) -> int:
-    """The one source credited for an accepted token: the lowest bit; 0 if none drafted it."""
-    return sources & -sources
+def credited(origins: int) -> int:
+    """The one origin credited for an accepted token: the lowest bit; 0 if none drafted it."""
+    return origins & -origins
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class DraftTree:
     Attributes:
         tokens: token id of each row.
         parents: row of each row's parent; -1 for the root.
-        sources: bit set of `engines.draft_tree` that proposed the row; 0 for the root.
+        origins: bit set of `engines.draft_tree` that proposed the row; 0 for the root.
         probabilities: estimated P(token is drawn | its parent was emitted), in [0, 1]; 1 for the
             root.
         supports: the drafter's evidence behind the estimate, in its own unit (match length in
@@ -76,7 +76,7 @@ class DraftTree:
 
     tokens: list[int]
     parents: list[int] = field(default_factory=lambda: [-1])
-    sources: list[int] = field(default_factory=lambda: [0])
+    origins: list[int] = field(default_factory=lambda: [0])
     probabilities: list[float] = field(default_factory=lambda: [1.0])
     supports: list[float] = field(default_factory=lambda: [0.0])
 
@@ -90,12 +90,12 @@ class DraftTree:
         return len(self.tokens) - 1
 
     def add(
-        self, parent: int, token: int, source: int, probability: float, support: float = 0.0
+        self, parent: int, token: int, origin: int, probability: float, support: float = 0.0
     ) -> int:
         """Append a row under `parent` and return its index."""
         self.tokens.append(token)
         self.parents.append(parent)
-        self.sources.append(source)
+        self.origins.append(origin)
         self.probabilities.append(probability)
         self.supports.append(support)
         return len(self.tokens) - 1
@@ -124,9 +124,9 @@ def root_only(token: int) -> DraftTree:
     return DraftTree([token])
 
 
-def chain(root: int, tokens: list[int], source: int, probability: float = 0.5) -> DraftTree:
+def chain(root: int, tokens: list[int], origin: int, probability: float = 0.5) -> DraftTree:
     """A single path under the root."""
     tree = root_only(root)
     for row, token in enumerate(tokens):
-        tree.add(row, token, source, probability)
+        tree.add(row, token, origin, probability)
     return tree

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from datastores.replay_buffer.writer import AnswerOrigin, AnswerRecording, ReplayWriter
+from datastores.replay_buffer.writer import AnswerDetails, AnswerRecording, ReplayWriter
 from engines.step import Context, Step
 from engines.target import Floats
 
@@ -33,7 +33,7 @@ class ReplayRecorder:
         self._recording: AnswerRecording | None = None
         self._asked: AnswerRecording | None = None
 
-    def wanted(self, position: int, sources: Sequence[int]) -> tuple[Sequence[int], Floats]:
+    def wanted(self, position: int, origins: Sequence[int]) -> tuple[Sequence[int], Floats]:
         """Which logits of a step are kept; an `engines.step.Keep`."""
         if self._recording is None:  # the first step is made before `begin`
             self._recording = self._writer.recording()
@@ -42,7 +42,7 @@ class ReplayRecorder:
             return (), _NOTHING
         kept = [
             index
-            for index, drafted in enumerate(sources)
+            for index, drafted in enumerate(origins)
             if not drafted or (position + index) % SAMPLE_EVERY == 0
         ]
         memory = self._writer.memory(self._recording, len(kept))
@@ -61,11 +61,11 @@ class ReplayRecorder:
             kept = step.kept if self._asked is self._recording else ()
             self._recording.append(step.tokens, kept, step.hidden)
 
-    def keep(self, origin: AnswerOrigin) -> None:
+    def keep(self, details: AnswerDetails) -> None:
         """Have the answer written, if one was recorded."""
         recording, self._recording = self._recording, None
         if recording is not None and recording.has_begun:
-            self._writer.keep(recording, origin)
+            self._writer.keep(recording, details)
         elif recording is not None:
             recording.release()
 

@@ -5,7 +5,7 @@ decoding has the target's distribution at any temperature. The draw perturbs the
 Gumbel noise keyed by hash(seed, offset, token) and takes the largest sum (the Gumbel-max trick).
 Nothing has to be rewound, regenerating with the same seed gives the same answer, and a draft model
 that shares the noise agrees more often at T > 0. The offset counts the answer's own tokens, so the
-noise stays what it was when a longer document is put before the prompt.
+noise stays what it was when a longer passage is put before the prompt.
 
 Owns the draw, and reading the largest entries of a row without sorting or copying the vocabulary.
 Knows one row of logits at a time; not trees, drafters or the target.

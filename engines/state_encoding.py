@@ -106,10 +106,10 @@ class EncodeChunkSize:
 
 @dataclass(frozen=True, slots=True)
 class BacklogProgress:
-    """How much of the backlog is done: documents, and positions encoded in this call."""
+    """How much of the backlog is done: texts, and positions encoded in this call."""
 
-    documents_done: int
-    documents: int
+    texts_done: int
+    texts: int
     positions: int
 
 
@@ -121,17 +121,17 @@ def encode_backlog(target: Target, worker: DenseWorker) -> Generator[BacklogProg
         ModelError: the target cannot evaluate a text.
     """
     progress = BacklogProgress(0, 0, 0)
-    documents = yield from _wait(worker.request(DenseIndex.backlog), progress)
+    texts = yield from _wait(worker.request(DenseIndex.backlog), progress)
     size = EncodeChunkSize()
-    for done, document in enumerate(documents):
-        progress = BacklogProgress(done, len(documents), progress.positions)
+    for done, text in enumerate(texts):
+        progress = BacklogProgress(done, len(texts), progress.positions)
         missing = yield from _wait(
-            worker.request(partial(DenseIndex.missing_keys, document=document)), progress
+            worker.request(partial(DenseIndex.missing_keys, text=text)), progress
         )
         for encoded in _encode(target, worker, missing, size):
-            progress = BacklogProgress(done, len(documents), progress.positions + encoded)
+            progress = BacklogProgress(done, len(texts), progress.positions + encoded)
             yield progress
-    yield BacklogProgress(len(documents), len(documents), progress.positions)
+    yield BacklogProgress(len(texts), len(texts), progress.positions)
 
 
 def _wait(result: Future[T], progress: BacklogProgress) -> Generator[BacklogProgress, None, T]:
@@ -144,7 +144,7 @@ def _wait(result: Future[T], progress: BacklogProgress) -> Generator[BacklogProg
 def _encode(
     target: Target, worker: DenseWorker, missing: MissingKeys, size: EncodeChunkSize
 ) -> Generator[int]:
-    """Evaluate one document; yields how many missing states each pass gave."""
+    """Evaluate one text; yields how many missing states each pass gave."""
     tokens, positions = missing.tokens, missing.positions
     while len(positions):
         encoder = encoder_of(target)
@@ -159,7 +159,7 @@ def _encode(
             states = encoder.read(tokens[row:end], row - start)
             given = positions[(positions > row) & (positions <= end)]
             if len(given):
-                worker.add_states(missing.document, given, states[given - 1 - row])
+                worker.add_states(missing.text, given, states[given - 1 - row])
             size.observe(end - row, perf_counter() - started)
             row, positions = end, positions[len(given) :]
             yield len(given)

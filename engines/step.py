@@ -41,18 +41,18 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Wall time of one cycle of the loop, in seconds.
+    """Wall time of one step of the loop, in seconds.
 
-    `target` is spent inside the target's calls (verify and commit); `draft` inside the drafters,
-    the budget and the observers of the previous step; `total` is the whole cycle, from which
-    V(n, L) is learned; `replay`, a part of `target`, in a commit that had to replay accepted rows
-    (`Target.rollback_rows`). `total - target` is our overhead.
+    `target` is spent inside the target (verify and commit); `draft` inside the drafters,
+    the budget and the observers of the previous step; `total` is the whole step, from which
+    V(n, L) is learned; `reevaluation`, a part of `target`, in a commit that had to re-evaluate
+    accepted rows (`Target.rollback_rows`). `total - target` is our overhead.
     """
 
     target: float
     draft: float
     total: float
-    replay: float = 0.0
+    reevaluation: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Step:
         position: index, in the whole context, of the first token of `tokens`.
         tokens: the k ≥ 1 tokens emitted, in order; the last is the next root. The token that ends
             an answer is included.
-        sources: for each emitted token, the bit set of sources whose *verified* draft carried it; 0
+        origins: for each emitted token, the bit set of origins whose *verified* draft carried it; 0
             where it is the target's own (the last token of every step).
         tree: what was verified; the root alone in plain decoding.
         path: rows of `tree` whose logits gave `tokens`, root first (k rows); they are in the KV
@@ -74,7 +74,7 @@ class Step:
             drafter learns from them; else no rows. Rows belong to the last of `tokens`.
         top_logits: their logits, float32 [rows, kept].
         timings: see `Timings`.
-        prefill: true for the step whose token came out of prefill: no target call of its own.
+        prefill: true for the step whose token came out of prefill: no pass of its own.
         finish: why the answer ended with this step; empty while it continues.
         kept: indexes into `tokens` of those whose logits the loop was asked to keep, ascending.
         kept_logits: float32 [len(kept), vocabulary], in the observer's memory; row i gave
@@ -83,7 +83,7 @@ class Step:
 
     position: int
     tokens: tuple[int, ...]
-    sources: tuple[int, ...]
+    origins: tuple[int, ...]
     tree: DraftTree
     path: tuple[int, ...]
     proposals: tuple[Proposal, ...]
@@ -104,11 +104,11 @@ class Step:
     @property
     def accepted(self) -> int:
         """Draft tokens emitted, a stop token that was drafted included."""
-        return sum(1 for sources in self.sources if sources)
+        return sum(1 for origins in self.origins if origins)
 
 
 Keep = Callable[[int, Sequence[int]], tuple[Sequence[int], Floats]]
-"""Which logits of a step an observer needs: (position of its first token, sources of its tokens) →
+"""Which logits of a step an observer needs: (position of its first token, origins of its tokens) →
 ascending indexes into its tokens, and memory for so many rows, float32 [rows, vocabulary].
 
 Each row costs the decoding thread one copy, about as long as a greedy draw takes, if the memory was
@@ -148,7 +148,7 @@ class Context:
 class StepObserver(Protocol):
     """Sees every step of an answer, the first (prefill) and the last included.
 
-    Called on the decoding thread before the step is yielded, so its time is part of the next cycle:
+    Called on the decoding thread before the step is yielded, so its time is part of the next step:
     an observer does no I/O and waits for no lock.
     """
 

@@ -69,7 +69,7 @@ class Target(Protocol):
         """Rows that `commit` drops in place; `max_rows` where it drops any number so.
 
         To drop more (a recurrent memory cannot forget), it goes back to a checkpoint that `verify`
-        saved, and replays the rows it keeps in a pass of their own.
+        saved, and re-evaluates the rows it keeps in a pass of their own.
         """
         ...
 

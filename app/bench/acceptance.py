@@ -1,8 +1,8 @@
-"""How well a student drafts recorded answers, by three figures that are often confused.
+"""How well a draft model drafts recorded answers, by three figures that are often confused.
 
 α is the papers' Σ min(p, q), compared over the target's 64 likeliest tokens and all others, at
 several temperatures; at 0 it is whether both prefer one token. Top-k, top-p and min-p are left out
-of it, and are in force in live acceptance, which is what specchat's rule accepts. Tokens per call
+of it, and are in force in live acceptance, which is what specchat's rule accepts. Tokens per step
 are those of the whole tree.
 
 Owns the figures. Refuses to know streams, learning and output.
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from datastores.replay_buffer.record import ReplayRecord, top_of
 from engines.distillation.forced import ForcedAnswer
 from engines.distillation.reader import Reader
-from engines.drafter_replay import ReplayCounts
+from engines.drafter_simulation import SimulationCounts
 from engines.sampler import Sampling, make_sampler
 from engines.target import Floats
 
@@ -66,15 +66,15 @@ def tempered(forced: ForcedAnswer, temperature: float) -> Mapping[float, Logs]:
 
 @dataclass(slots=True)
 class Figures:
-    """How a student did on some answers.
+    """How a draft model did on some answers.
 
     Attributes:
         tokens: of the answers. answers: number of them.
         positions: tokens with probabilities.
         alphas: by temperature, sum over positions of Σ min(p, q).
-        live: tokens that the student draws too, with the shared noise: what a chain's first token
-            is accepted for by specchat's rule.
-        tree: calls and tokens of the whole tree, replayed.
+        live: tokens that the draft model draws too, with the shared noise: what a chain's first
+            token is accepted for by specchat's rule.
+        tree: steps and tokens of the whole tree, simulated.
     """
 
     tokens: int = 0
@@ -82,7 +82,7 @@ class Figures:
     positions: int = 0
     alphas: dict[float, float] = field(default_factory=dict)
     live: int = 0
-    tree: ReplayCounts = field(default_factory=ReplayCounts)
+    tree: SimulationCounts = field(default_factory=SimulationCounts)
 
     def add(self, other: Figures) -> None:
         """Add the figures of other answers."""
@@ -92,7 +92,7 @@ class Figures:
         self.live += other.live
         for temperature, total in other.alphas.items():
             self.alphas[temperature] = self.alphas.get(temperature, 0.0) + total
-        self.tree.calls += other.tree.calls
+        self.tree.steps += other.tree.steps
         self.tree.tokens += other.tree.tokens
 
     def alpha(self, temperature: float) -> float:
@@ -106,7 +106,7 @@ class Figures:
             "tokens": self.tokens,
             "alpha": {f"{each:g}": self.alpha(each) for each in sorted(self.alphas)},
             "live_acceptance": self.live / self.tokens if self.tokens else None,
-            "tokens_per_call": self.tree.tokens_per_call or None,
+            "tokens_per_step": self.tree.tokens_per_step or None,
         }
 
 

@@ -3,7 +3,7 @@
 REST is a suffix array of all tokens (crest.txt, 3.1). Its drafter looks for the last 16 tokens,
 then 15, down to 2, and drafts the most common prefixes of what follows the longest match. The
 datastore is a folder of two memory-mapped arrays, as REST keeps them. Unlike REST's published code
-it does not truncate ids, and no match crosses from one document into the next: a separator is
+it does not truncate ids, and no match crosses from one text into the next: a separator is
 stored between them.
 
 CREST's paper (sections 3.1 and 5.4) keeps the same number of n-grams for each n, the most common
@@ -34,7 +34,7 @@ from datastores.crest.build import (
     paginate,
 )
 from datastores.crest.columns import open_columns
-from datastores.crest.counting import CountedStrings, Level, TokenDocument
+from datastores.crest.counting import CountedStrings, Level, TokenText
 from datastores.crest.format import Entries
 from datastores.crest.reader import CrestReader
 from datastores.crest.selection import Nodes, ancestors, candidates, depths, limit_trees
@@ -46,13 +46,13 @@ from engines.drafters.protocol import Drafter
 from engines.step import Context, Step
 
 SEPARATOR = 0
-"""Ends every document; stored ids are token ids plus one."""
+"""Ends every text; stored ids are token ids plus one."""
 
 Ids = NDArray[np.uint32]
 
 
 class RestStore:
-    """Tokens and suffix array of one set of documents."""
+    """Tokens and suffix array of one set of texts."""
 
     def __init__(self, folder: Path) -> None:
         """Open what `write_rest` wrote into `folder`."""
@@ -84,7 +84,7 @@ class RestStore:
         """What follows at most `most` of the suffixes in `found`, after the first `skip` tokens.
 
         Returns uint32 [matches, length] in ascending order, token ids plus one; from the end of a
-        document on, `SEPARATOR`. Of more matches, `most` evenly spaced ones are taken.
+        text on, `SEPARATOR`. Of more matches, `most` evenly spaced ones are taken.
         """
         first, last = found
         rows = np.unique(np.linspace(first, last - 1, min(most, last - first)).astype(np.int64))
@@ -108,7 +108,7 @@ class RestStore:
         return low
 
 
-def write_rest(folder: Path, documents: Iterable[TokenDocument], width: int = 4) -> None:
+def write_rest(folder: Path, texts: Iterable[TokenText], width: int = 4) -> None:
     """Write a store into `folder`, which must exist and be empty, with 4 or 2 bytes for each id.
 
     Raises:
@@ -116,8 +116,8 @@ def write_rest(folder: Path, documents: Iterable[TokenDocument], width: int = 4)
     """
     divsufsort = extra("pydivsufsort").divsufsort
     parts: list[NDArray[np.uint64]] = [np.empty(0, dtype=np.uint64)]
-    for document in documents:
-        parts += [np.asarray(document.tokens, dtype=np.uint64) + np.uint64(1), np.zeros(1, "<u8")]
+    for text in texts:
+        parts += [np.asarray(text.tokens, dtype=np.uint64) + np.uint64(1), np.zeros(1, "<u8")]
     tokens = np.concatenate(parts)
     if len(tokens) and int(tokens.max()) >= 1 << 8 * width:
         raise InputError(f"token id {int(tokens.max()) - 1} does not fit into {width} bytes")

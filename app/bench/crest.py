@@ -6,12 +6,12 @@ many of each (figure 9), drafted from by the longest match. specchat's own selec
 the same sizes. The paper's trees are packed in specchat's format, so only the selections differ.
 
 Owns the stores that are compared and the rows of the report; the walk over the answers is
-`engines.drafter_replay`'s.
+`engines.drafter_simulation`'s.
 
 Measured with the Llama-2 tokenizer on answers to AlpacaEval's prompts 600 to 804 by Llama-3.1-8B
 (every second one of under 2,000 tokens: three longer ones are a tenth of all tokens and sway the
 means), with a history of its answers to 0 to 599 and 40 other models', 10.8 M tokens. With 64
-nodes: REST of all of it, 86.9 MB (65 MB at two bytes for each id), 1.65 tokens per call; CREST
+nodes: REST of all of it, 86.9 MB (65 MB at two bytes for each id), 1.65 tokens per step; CREST
 ranked, 0.52 MB 1.77, 2.1 MB 1.94, 7.8 MB 2.02; all together 2.47, and 1.97 with 8 nodes. With the
 longer ones, a history of 3.0 M tokens and 4.2 MB, all together 2.56 and 2.05. Mixing n-grams by
 fitted weights, finer probabilities and a longer memory of the chat were tried on prompts 500 to
@@ -36,10 +36,10 @@ from app.bench.baselines import MAX_MATCH_TOKENS as REST_LONGEST
 from app.bench.baselines import LongestMatch, RestDrafter, RestStore, select_within, write_rest
 from datastores.crest.build import MAX_NGRAM as OWN_LONGEST
 from datastores.crest.build import BuiltStore, count, select
-from datastores.crest.counting import CountedStrings, TokenDocument
+from datastores.crest.counting import CountedStrings, TokenText
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import IDENTITY_BYTES, CrestStore
-from engines.drafter_replay import CombinedDrafter, Recorded, ReplayCounts, replay
+from engines.drafter_simulation import CombinedDrafter, Recorded, SimulationCounts, simulate
 from engines.drafters.crest import CrestDrafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
@@ -87,7 +87,7 @@ class Case:
     seconds: float = 0.0
 
 
-def cases(folder: Path, history: Sequence[TokenDocument], sizes: Sequence[int]) -> Iterator[Case]:
+def cases(folder: Path, history: Sequence[TokenText], sizes: Sequence[int]) -> Iterator[Case]:
     """Build every store in `folder`, one after the other; each is yielded when it is built.
 
     Every n of the paper's figures is tried at the second to fourth of `sizes`.
@@ -123,7 +123,7 @@ def _papers(builder: Builder, size: int, *, figures: bool) -> Iterator[Case]:
             yield replace(single, way=LONGEST_MATCH)
 
 
-def _rest(folder: Path, history: Sequence[TokenDocument], share: int) -> Case:
+def _rest(folder: Path, history: Sequence[TokenText], share: int) -> Case:
     """REST, with the size of its files at four bytes for each id, and at two if they suffice."""
     sizes, seconds = [], 0.0
     small = max((int(max(one.tokens)) for one in history if len(one.tokens)), default=0) < 65535
@@ -146,13 +146,13 @@ class Builder:
         self,
         folder: Path,
         counted: CountedStrings,
-        history: Sequence[TokenDocument],
+        history: Sequence[TokenText],
         seconds: float,
     ) -> None:
         """Build in `folder`; counting took `seconds`."""
         self._folder = folder
         self._counted = counted
-        self._shorts = {document.identity[:IDENTITY_BYTES] for document in history}
+        self._shorts = {text.identity[:IDENTITY_BYTES] for text in history}
         self._seconds = seconds
         self._number = 0
 
@@ -165,7 +165,7 @@ class Builder:
         return self._case(selection, size, lambda room: select_within(self._counted, lengths, room))
 
     def _case(self, selection: str, size: int, build: Callable[[int], BuiltStore]) -> Case:
-        """A store of at most `size` bytes in specchat's format, document identities included."""
+        """A store of at most `size` bytes in specchat's format, text identities included."""
         self._number += 1
         path = self._folder / f"crest-{self._number}.db"
         started = perf_counter()
@@ -197,10 +197,10 @@ class CrestRow:
     Attributes:
         method: prompt, recycle, rest, crest or all.
         selection: what the store holds and how it is drafted from.
-        budget: draft tokens for each call.
+        budget: draft tokens for each step.
         store_bytes: of all its files.
         entries: n-grams, or positions of the suffix array; max_n: the longest looked up.
-        tokens_per_call: the accepted length, counted as in `bench decode`.
+        tokens_per_step: the accepted length, counted as in `bench decode`.
         mean_acceptance_rate: accepted ÷ drafted chain length for each answer, averaged.
         lookup_us_median, lookup_us_p99: of a store's lookup; of the whole proposal if there is no
             store.
@@ -213,9 +213,9 @@ class CrestRow:
     store_bytes: int
     entries: int
     max_n: int
-    tokens_per_call: float
+    tokens_per_step: float
     mean_acceptance_rate: float
-    drafted_per_call: float
+    drafted_per_step: float
     lookup_us_median: float
     lookup_us_p99: float
     build_seconds: float
@@ -240,18 +240,19 @@ def make_drafter(case: Case) -> Drafter:
 
 def run(
     cases: Iterable[Case], recordings: Sequence[Recorded], jobs: int
-) -> Iterator[tuple[Case, dict[int, ReplayCounts]]]:
-    """Replay every case, `jobs` at a time, while the next stores are built; in the given order."""
+) -> Iterator[tuple[Case, dict[int, SimulationCounts]]]:
+    """Simulate every case, `jobs` at a time, while the next stores are built; in the given
+    order."""
     # Not forked: the parent has threads.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, context, _set_recordings, (recordings,)) as pool:
-        started = [(case, pool.submit(_replayed, case)) for case in cases]
+        started = [(case, pool.submit(_simulated, case)) for case in cases]
         for case, future in started:
             yield case, future.result()
 
 
 def rows(
-    case: Case, counts: dict[int, ReplayCounts], recordings: Sequence[Recorded]
+    case: Case, counts: dict[int, SimulationCounts], recordings: Sequence[Recorded]
 ) -> list[CrestRow]:
     """The case's rows, one for each budget and each way to count its bytes."""
     median, late = lookup_times(case, recordings)
@@ -264,9 +265,9 @@ def rows(
             size,
             case.entries,
             case.longest,
-            count.tokens_per_call,
+            count.tokens_per_step,
             count.mean_acceptance_rate,
-            count.drafted_per_call,
+            count.drafted_per_step,
             median,
             late,
             case.seconds,
@@ -309,7 +310,7 @@ def report(rows: Sequence[CrestRow], history_tokens: int, recordings: Sequence[R
 
 
 _recordings: Sequence[Recorded] = ()
-"""What a worker process replays, sent to it once."""
+"""What a worker process simulates, sent to it once."""
 
 
 def _set_recordings(recordings: Sequence[Recorded]) -> None:
@@ -317,6 +318,6 @@ def _set_recordings(recordings: Sequence[Recorded]) -> None:
     _recordings = recordings
 
 
-def _replayed(case: Case) -> dict[int, ReplayCounts]:
-    counts, _ = replay(make_drafter(case), _recordings, BUDGETS)
+def _simulated(case: Case) -> dict[int, SimulationCounts]:
+    counts, _ = simulate(make_drafter(case), _recordings, BUDGETS)
     return counts

@@ -48,7 +48,7 @@ def verify_ms(target: Target, widths: Sequence[int] = WIDTHS) -> dict[str, float
     times: dict[int, list[float]] = {rows: [] for rows in widths if rows <= target.max_rows}
     for _ in range(ROUNDS):
         for rows, kept in times.items():
-            tree = chain(1, list(range(2, rows + 1)), source=1)
+            tree = chain(1, list(range(2, rows + 1)), origin=1)
             started = perf_counter()
             target.verify(tree)
             target.commit([0])
@@ -71,7 +71,7 @@ class TimedAnswer:
         prompt: token ids before the answer.
         tokens: token ids of the answer.
         chain: draft tokens on the longest path of each draft, summed.
-        rows: of each call of the target.
+        rows: of each step of the target.
         overhead: seconds outside the target, by part; see `overhead_parts`.
     """
 
@@ -91,7 +91,7 @@ class DecodeRow:
     Attributes:
         history: what they draft from, for display; empty if the stores are empty.
         shape: of their drafts, for display; empty if the budget decides.
-        fixed: draft tokens forced at each call, for display; None if the budget decides.
+        fixed: draft tokens forced at each step, for display; None if the budget decides.
     """
 
     drafters: str
@@ -159,26 +159,26 @@ def answer_question(engine: Engine, messages: Sequence[Message], sampling: Sampl
         if isinstance(event, Wrote):
             steps.append(event.step)
             pieces.extend(piece.text for piece in event.pieces)
-    calls = [step for step in steps if not step.prefill]
+    decoded = [step for step in steps if not step.prefill]
     return TimedAnswer(
         prompt=tuple(engine.target.tokens[: statistics.prompt_tokens]),
         tokens=tuple(token for step in steps for token in step.tokens),
-        chain=sum(max(step.tree.depths()) for step in calls),
-        rows=tuple(len(step.tree) for step in calls),
+        chain=sum(max(step.tree.depths()) for step in decoded),
+        rows=tuple(len(step.tree) for step in decoded),
         statistics=statistics,
         text="".join(pieces),
-        overhead=overhead_parts(calls),
+        overhead=overhead_parts(decoded),
     )
 
 
 LOOP, PLANNING = "loop", "planning"
 
 
-def overhead_parts(calls: Iterable[Step]) -> dict[str, float]:
-    """Seconds of `calls` outside the target: each drafter's, planning's (the budget and all that
+def overhead_parts(steps: Iterable[Step]) -> dict[str, float]:
+    """Seconds of `steps` outside the target: each drafter's, planning's (the budget and all that
     observe the steps) and the loop's own (drawing tokens and keeping their states)."""
     parts = defaultdict[str, float](float)
-    for step in calls:
+    for step in steps:
         timings, consulted = step.timings, 0.0
         for proposal in step.proposals:
             parts[proposal.drafter] += proposal.seconds
@@ -206,7 +206,7 @@ def summarise(
     total = Statistics()
     for answer in answers:
         total.add(answer.statistics)
-    calls = [answer.statistics for answer in answers if answer.statistics.target_calls]
+    decoded = [answer.statistics for answer in answers if answer.statistics.steps]
     return {
         "drafters": row.drafters,
         "history": row.history,
@@ -214,37 +214,37 @@ def summarise(
         "fixed": row.fixed,
         "chats": len(row.chats),
         "tokens": total.tokens,
-        "target_calls": total.target_calls,
+        "steps": total.steps,
         "drafted": total.drafted,
         "accepted": total.accepted,
-        "tokens_per_call": total.tokens_per_call,
+        "tokens_per_step": total.tokens_per_step,
         "acceptance_rate": total.acceptance_rate,
         "mean_acceptance_rate": mean_acceptance_rate(answers),
-        "draft_length": sum(one.chain for one in answers) / max(total.target_calls, 1),
+        "draft_length": sum(one.chain for one in answers) / max(total.steps, 1),
         "seconds": total.decode_seconds,
         "speedup": speedup(row, plain),
         "total_speedup": total_speedup(row, plain),
         "bound": bound(answers, costs),
         "of_best_fixed": min((speedup(row, one) for one in fixed), default=None),
         "of_hindsight": of_hindsight(row, fixed),
-        "overhead_ms_per_call": median(
-            [1e3 * one.overhead_seconds / one.target_calls for one in calls] or [0.0]
+        "overhead_ms_per_step": median(
+            [1e3 * one.overhead_seconds / one.steps for one in decoded] or [0.0]
         ),
-        "overhead_ms_by_part": _overhead_ms(answers, max(total.target_calls, 1)),
+        "overhead_ms_by_part": _overhead_ms(answers, max(total.steps, 1)),
         "identical": mean(one.tokens == other.tokens for one, other in pairs),
         "largest_fork_gap": max(
             (fork_gap(row.engine, sampling, one, other) for one, other in pairs), default=0.0
         ),
-        "by_drafter": total.by_source,
+        "by_drafter": total.by_origin,
     }
 
 
-def _overhead_ms(answers: Sequence[TimedAnswer], calls: int) -> dict[str, float]:
-    """Mean milliseconds of overhead per call, by part."""
+def _overhead_ms(answers: Sequence[TimedAnswer], steps: int) -> dict[str, float]:
+    """Mean milliseconds of overhead per step, by part."""
     parts = dict.fromkeys((part for answer in answers for part in answer.overhead), 0.0)
     for answer in answers:
         for part, seconds in answer.overhead.items():
-            parts[part] += 1e3 * seconds / calls
+            parts[part] += 1e3 * seconds / steps
     return parts
 
 
@@ -263,7 +263,7 @@ def speedup(row: DecodeRow, plain: DecodeRow) -> float:
     ratios = [
         _seconds_per_token(base) / _seconds_per_token(own)
         for own, base in zip(row.chats, plain.chats, strict=True)
-        if _calls(own) and _calls(base)
+        if _step_tokens(own) and _step_tokens(base)
     ]
     return median(ratios) if ratios else 1.0
 
@@ -275,33 +275,33 @@ def total_speedup(row: DecodeRow, plain: DecodeRow) -> float:
 
 def total_ratio(own: Sequence[TimedAnswer], plain: Sequence[TimedAnswer]) -> float:
     """Seconds per token of all `plain` answers ÷ those of `own`, prefill excluded; 1 where either
-    has no calls."""
-    if not (_calls(own) and _calls(plain)):
+    has no steps."""
+    if not (_step_tokens(own) and _step_tokens(plain)):
         return 1.0
     return _seconds_per_token(plain) / _seconds_per_token(own)
 
 
 def bound(answers: Sequence[TimedAnswer], costs: Mapping[str, float]) -> float:
-    """The speed-up if a call took V(n) and nothing else: τ ÷ (V(n) ÷ V(1)), 1 without calls.
+    """The speed-up if a step took V(n) and nothing else: τ ÷ (V(n) ÷ V(1)), 1 without steps.
 
     Args:
         costs: V by number of rows, in any unit; linear in between.
     """
     widths, times = zip(*((int(rows), cost) for rows, cost in costs.items()), strict=True)
     rows = [rows for answer in answers for rows in answer.rows]
-    tokens = sum(answer.statistics.call_tokens for answer in answers)
+    tokens = sum(answer.statistics.step_tokens for answer in answers)
     return tokens * times[0] / float(np.interp(rows, widths, times).sum()) if rows else 1.0
 
 
 def of_hindsight(row: DecodeRow, fixed: Sequence[DecodeRow]) -> float | None:
     """Median over chats of the time that the best length for this chat takes ÷ this row's.
 
-    None if there is nothing to compare with, or no chat with calls.
+    None if there is nothing to compare with, or no chat with steps.
     """
     chats = [
         (own, others)
         for own, *others in zip(row.chats, *(one.chats for one in fixed), strict=True)
-        if others and all(map(_calls, (own, *others)))
+        if others and all(map(_step_tokens, (own, *others)))
     ]
     ratios = [
         min(map(_seconds_per_token, others)) / _seconds_per_token(own) for own, others in chats
@@ -325,9 +325,9 @@ def fork_gap(engine: Engine, sampling: Sampling, answer: TimedAnswer, plain: Tim
         return draw_gap(sampling, engine.target.last_row.logits[0], same, context)
 
 
-def _calls(answers: Sequence[TimedAnswer]) -> int:
-    return sum(answer.statistics.call_tokens for answer in answers)
+def _step_tokens(answers: Sequence[TimedAnswer]) -> int:
+    return sum(answer.statistics.step_tokens for answer in answers)
 
 
 def _seconds_per_token(answers: Sequence[TimedAnswer]) -> float:
-    return sum(answer.statistics.decode_seconds for answer in answers) / _calls(answers)
+    return sum(answer.statistics.decode_seconds for answer in answers) / _step_tokens(answers)

@@ -1,7 +1,7 @@
 """`python -m app.bench distill`: what a draft model learns online from the answers of its target.
 
 A stream of chats, topic after topic, is answered once; at a temperature, every answer with a seed
-of its own. Each row then has its own student or head, which meets the same answers in the same
+of its own. Each row then has its own draft model or head, which meets the same answers in the same
 order: first it is measured on an answer, then the answer goes into its replay buffer, and after
 every few answers a round of distillation runs, as the product runs it, with held-out questions,
 gate and versions (`engines.distillation.round`). New and repeated questions are counted apart.
@@ -25,7 +25,7 @@ from types import MappingProxyType
 
 from app.bench.acceptance import Figures, StreamedAnswer, measure, tempered
 from app.bench.decode import answer_chat
-from app.bench.taught import Taught
+from app.bench.trained import Trained
 from app.bench.workloads import Workload
 from app.engine.engine import Engine
 from datastores.replay_buffer.record import question_key
@@ -40,7 +40,7 @@ from engines.sampler import Sampling
 WINDOW = 50
 """Answers over which α is averaged, as in the paper."""
 RECOVERED = 0.9
-"""Share of the level before a shift of topic at which the student is back."""
+"""Share of the level before a shift of topic at which the draft model is back."""
 
 
 def answers(
@@ -78,7 +78,7 @@ def asked_again(topics: Mapping[str, Sequence[Workload]]) -> dict[str, list[Work
 
 @dataclass(slots=True)
 class DistillRow:
-    """One student, or one for each topic, on the stream.
+    """One draft model, or one for each topic, on the stream.
 
     Attributes:
         temperature: of the stream.
@@ -88,7 +88,7 @@ class DistillRow:
         again: figures, after the stream, of what it asked more than once.
         met: answers by topic.
         topics: by topic, α of its answers to new questions, by their number among its answers.
-        base_before, base_after: figures on what the original student knows.
+        base_before, base_after: figures on what the original draft model knows.
         versions: published. refused: why the others were not.
         learned: tokens of the answers that it could learn from.
         seconds: of CPU, of all rounds.
@@ -125,7 +125,7 @@ class DistillRow:
     def summary(self) -> dict[str, object]:
         """As in `--json`."""
         return {
-            "student": self.name,
+            "draft_model": self.name,
             "new": self.new.summary(),
             "repeated": self.repeated.summary(),
             "late_new": self.late_new.summary(),
@@ -175,7 +175,7 @@ class Material:
     Attributes:
         stream: in order.
         again: to what the stream asked more than once.
-        base: that the original student knows: most for learning, the rest for measuring.
+        base: that the original draft model knows: most for learning, the rest for measuring.
     """
 
     stream: Sequence[StreamedAnswer]
@@ -183,7 +183,7 @@ class Material:
     base: Sequence[StreamedAnswer] = ()
 
 
-class Classroom:
+class DistillBench:
     """What all rows of a benchmark share.
 
     Attributes:
@@ -195,34 +195,35 @@ class Classroom:
         self,
         engine: Engine,
         sampling: Sampling,
-        student: Taught,
+        draft_model: Trained,
         material: Material,
         every: int,
     ) -> None:
         self._engine = engine
         self._sampling = sampling
-        self._student = student
+        self._draft_model = draft_model
         self.material = material
         self.every = every
 
-    def static(self, name: str = "static", taught: Taught | None = None) -> DistillRow:
-        """The student as it is, or another that learned nothing."""
+    def static(self, name: str = "static", trained: Trained | None = None) -> DistillRow:
+        """The draft model as it is, or another that learned nothing."""
         row = self._row(name)
-        self._pass_all(row, taught or self._student, None)
+        self._pass_all(row, trained or self._draft_model, None)
         return row
 
     def online(self, settings: TrainingSettings, *, by_topic: bool = False) -> Iterator[DistillRow]:
-        """The student learns on the way; yields the row after each part of the stream.
+        """The draft model learns on the way; yields the row after each part of the stream.
 
         Args:
-            by_topic: each topic has a student of its own, as in the paper's figures by language.
+            by_topic: each topic has a draft model of its own, as in the paper's figures by
+                language.
         """
         row = self._row(f"online, {settings.loss}{', one per topic' if by_topic else ''}")
         for stream in self._topics() if by_topic else [self.material.stream]:
-            yield from self._online(row, self._student, stream, settings)
+            yield from self._online(row, self._draft_model, stream, settings)
 
     def online_head(
-        self, settings: TrainingSettings, heads: Mapping[str, Taught]
+        self, settings: TrainingSettings, heads: Mapping[str, Trained]
     ) -> Iterator[list[DistillRow]]:
         """A head learns on the way; yields its rows, by name of its tree, after each part.
 
@@ -242,46 +243,46 @@ class Classroom:
     def _online(
         self,
         row: DistillRow,
-        taught: Taught,
+        trained: Trained,
         stream: Sequence[StreamedAnswer],
         settings: TrainingSettings,
-        beside: Mapping[str, tuple[DistillRow, Taught]] = MappingProxyType({}),
+        beside: Mapping[str, tuple[DistillRow, Trained]] = MappingProxyType({}),
     ) -> Iterator[DistillRow]:
         """Learn on the way; what stands `beside` drafts with the same versions."""
         topics = {each.topic for each in stream}
-        every = [(row, taught), *beside.values()]
-        with self._school(taught) as (buffer, versions):
+        every = [(row, trained), *beside.values()]
+        with self._workspace(trained) as (buffer, versions):
             for part in self._parts(stream):
                 for measured, drafting in every:
                     self._pass(measured, part, drafting, self._current(versions))
-                self._learn(row, part, buffer, taught, versions, settings)
+                self._learn(row, part, buffer, trained, versions, settings)
                 yield row
             for measured, drafting in every:
                 self._measure_end(measured, drafting, self._current(versions), topics)
 
     def offline(
-        self, share: float, lessons: Sequence[StreamedAnswer], settings: TrainingSettings
+        self, share: float, others: Sequence[StreamedAnswer], settings: TrainingSettings
     ) -> DistillRow:
-        """The student learns from a share of other answers first, then meets the stream."""
+        """The draft model learns from a share of other answers first, then meets the stream."""
         row = self._row(f"offline, {share:.0%}")
-        taught, known = self._student, lessons[: round(share * len(lessons))]
-        with self._school(taught) as (buffer, versions):
-            self._learn(row, known, buffer, taught, versions, settings)
-            self._pass_all(row, taught, self._current(versions))
+        trained, known = self._draft_model, others[: round(share * len(others))]
+        with self._workspace(trained) as (buffer, versions):
+            self._learn(row, known, buffer, trained, versions, settings)
+            self._pass_all(row, trained, self._current(versions))
         return row
 
     def _row(self, name: str) -> DistillRow:
         return DistillRow(name, self._sampling.temperature)
 
     @contextmanager
-    def _school(self, taught: Taught) -> Iterator[tuple[ReplayBuffer, Versions]]:
+    def _workspace(self, trained: Trained) -> Iterator[tuple[ReplayBuffer, Versions]]:
         """An empty buffer and no versions, removed at the end of the block."""
         target = self._engine.target
         with TemporaryDirectory(prefix="specchat-bench-") as folder:
             path = Path(folder)
             size = target.vocabulary_size
             with closing(ReplayBuffer.open(path / "replay.db", target.fingerprint, size)) as buffer:
-                yield buffer, Versions(path / "versions", taught.pupil.weights_file)
+                yield buffer, Versions(path / "versions", trained.trainee.weights_file)
 
     def _current(self, versions: Versions) -> Path | None:
         number = versions.current
@@ -296,19 +297,23 @@ class Classroom:
         for first in range(0, len(stream), self.every):
             yield stream[first : first + self.every]
 
-    def _pass_all(self, row: DistillRow, taught: Taught, version: Path | None) -> None:
+    def _pass_all(self, row: DistillRow, trained: Trained, version: Path | None) -> None:
         """Meet the whole stream with one version; in parts, since drafters begin afresh in each."""
         stream = self.material.stream
         for part in self._parts(stream):
-            self._pass(row, part, taught, version)
-        self._measure_end(row, taught, version, {answer.topic for answer in stream})
+            self._pass(row, part, trained, version)
+        self._measure_end(row, trained, version, {answer.topic for answer in stream})
 
     def _pass(
-        self, row: DistillRow, part: Sequence[StreamedAnswer], taught: Taught, version: Path | None
+        self,
+        row: DistillRow,
+        part: Sequence[StreamedAnswer],
+        trained: Trained,
+        version: Path | None,
     ) -> None:
         """Measure `part` of the stream with a version."""
-        readers, half = taught.readers(version), len(self.material.stream) // 2
-        trees = taught.calls(version, [answer.record for answer in part])
+        readers, half = trained.readers(version), len(self.material.stream) // 2
+        trees = trained.steps(version, [answer.record for answer in part])
         for answer, tree in zip(part, trees, strict=True):
             figures = measure(readers, answer, self._sampling)
             figures.tree = tree
@@ -319,7 +324,7 @@ class Classroom:
         row: DistillRow,
         part: Sequence[StreamedAnswer],
         buffer: ReplayBuffer,
-        taught: Taught,
+        trained: Trained,
         versions: Versions,
         settings: TrainingSettings,
     ) -> None:
@@ -329,21 +334,24 @@ class Classroom:
             buffer.add(f"chat:{answer.record.chat}", answer.record)
             row.learned += len(answer.answer)
         base = [answer.record for answer in self.material.base]
-        for item in run_round(buffer, taught.pupil, versions.folder, base=base, settings=settings):
+        for item in run_round(
+            buffer, trained.trainee, versions.folder, base=base, settings=settings
+        ):
             if isinstance(item, RoundResult):
                 row.versions += item.version is not None
                 row.refused += [item.reason] if item.reason else []
         row.seconds += process_time() - started
 
     def _measure_end(
-        self, row: DistillRow, taught: Taught, version: Path | None, topics: set[str]
+        self, row: DistillRow, trained: Trained, version: Path | None, topics: set[str]
     ) -> None:
-        """What was asked again of `topics`, and what is left of what the original student knew."""
+        """What was asked again of `topics`, and what is left of what the original draft model
+        knew."""
         base = self.material.base
         held_out = {id(record) for record in split(one.record for one in base).held_out}
         kept = [answer for answer in base if id(answer.record) in held_out]
         again = [answer for answer in self.material.again if answer.topic in topics]
-        original, readers = taught.readers(None), taught.readers(version)
+        original, readers = trained.readers(None), trained.readers(version)
         for figures, reading, of in (
             (row.again, readers, again),
             (row.base_before, original, kept),

@@ -32,13 +32,13 @@ from app.bench.baselines import (
 from app.bench.decode import answer_chat
 from app.bench.workloads import RecordedChat, Workload
 from app.config import DRAFTERS
+from app.engine.draft_model import open_draft_model
 from app.engine.drafters import make_drafters
 from app.engine.engine import Engine, with_drafters
 from app.engine.stores import Stores, open_stores
-from app.engine.student import open_student
 from app.indexing.corpus_index import crest_path
 from app.locations import Locations
-from datastores.crest.counting import TokenDocument
+from datastores.crest.counting import TokenText
 from datastores.crest.store import CrestStore
 from datastores.errors import InputError
 from engines import draft_tree
@@ -49,10 +49,10 @@ from engines.target import Target
 
 if TYPE_CHECKING:
     from datastores.dense.worker import DenseWorker
-    from engines.drafters.student import Student
+    from engines.drafters.draft_model import DraftModel
 
-REST, STUDENT, MTP = "rest", "student", "mtp"
-LOADED_WITH_MODEL = (STUDENT, MTP)
+REST, DRAFT_MODEL, MTP = "rest", "draft-model", "mtp"
+LOADED_WITH_MODEL = (DRAFT_MODEL, MTP)
 KNOWN = (*DRAFTERS, REST)
 """Names that `bench decode --drafters` accepts."""
 FROM_HISTORY = frozenset({"crest", "dense", REST})
@@ -68,14 +68,14 @@ Sets = Mapping[str, tuple[str, ...]]
 class Bench:
     """Equips one loaded model with one set of drafters after another."""
 
-    def __init__(self, engine: Engine, draft_tokens: int | None, student: Path | None) -> None:
+    def __init__(self, engine: Engine, draft_tokens: int | None, draft_model: Path | None) -> None:
         """Args:
-        draft_tokens: forced at each call; None lets the budget decide.
-        student: file of the draft model; None for the model's own.
+        draft_tokens: forced at each step; None lets the budget decide.
+        draft_model: file of the draft model; None for the model's own.
         """
         self.engine = engine
         self._draft_tokens = draft_tokens
-        self._path = student
+        self._path = draft_model
 
     def equipped(
         self,
@@ -95,9 +95,10 @@ class Bench:
                 else.
             ModelError: the draft model cannot be loaded.
         """
-        if STUDENT in names and self.student is None and tuple(names) != DRAFTERS:
+        if DRAFT_MODEL in names and self.draft_model is None and tuple(names) != DRAFTERS:
             raise InputError(
-                f"{self.engine.name} has no draft model: leave out {STUDENT}, or give a --student"
+                f"{self.engine.name} has no draft model: leave out {DRAFT_MODEL}, or give a"
+                " --draft-model"
             )
         drafters = [one for name in names for one in self._made(name, stores, shape)]
         if shape is None:
@@ -108,18 +109,18 @@ class Bench:
         return replace(with_drafters(self.engine, (), budget), drafters=shaped)
 
     @cached_property
-    def student(self) -> Student | None:
+    def draft_model(self) -> DraftModel | None:
         """The draft model, loaded on first use; None if there is none."""
         if self._path is None:
-            return self.engine.stores.student
+            return self.engine.stores.draft_model
         length = self.engine.target.context_length
-        return open_student(self._path, self.engine.vocabulary, length)
+        return open_draft_model(self._path, self.engine.vocabulary, length)
 
     def _made(self, name: str, stores: BenchStores, shape: DraftShape | None) -> list[Drafter]:
-        if name == STUDENT:
-            return make_drafters([name], Stores(student=self.student))
+        if name == DRAFT_MODEL:
+            return make_drafters([name], Stores(draft_model=self.draft_model))
         if name == REST:
-            if stores.rest is None or not stores.documents:
+            if stores.rest is None or not stores.texts:
                 raise InputError(f"{REST} drafts only from a history: give one with --history")
             return [RestDrafter(stores.rest, shape.length if shape else MAX_CONTINUATION)]
         return make_drafters([name], stores.stores)
@@ -148,7 +149,7 @@ KIND = draft_tree.CHATS.bit_length() - 1
 
 @dataclass(slots=True)
 class BenchStores:
-    """Open stores, and the documents in CREST.
+    """Open stores, and the texts in CREST.
 
     Attributes:
         folder: of all of them.
@@ -161,15 +162,15 @@ class BenchStores:
     crest: CrestStore | None
     rested: bool = False
     rest: RestStore | None = None
-    documents: list[TokenDocument] = field(default_factory=list)
+    texts: list[TokenText] = field(default_factory=list)
 
     def learn(self, tokens: Sequence[int]) -> None:
         """Add a chat to CREST. (Its states were recorded while it was answered.)"""
         if self.crest is None:
             return
-        document = self._document(tokens)
-        if not self.crest.update([document]):
-            self.crest.rebuild(self.documents)
+        text = self._text(tokens)
+        if not self.crest.update([text]):
+            self.crest.rebuild(self.texts)
 
     def fill(self, target: Target, texts: Sequence[Sequence[int]]) -> Iterator[None]:
         """Fill every store with the same texts, reading their states with `target`.
@@ -177,25 +178,25 @@ class BenchStores:
         Yields between slices of work. Call it once.
         """
         for tokens in texts:
-            self._document(tokens)
+            self._text(tokens)
         if self.crest is not None:
-            self.crest.rebuild(self.documents)
+            self.crest.rebuild(self.texts)
         yield
-        if self.rested and self.documents:
+        if self.rested and self.texts:
             place = self.folder / "rest"
             place.mkdir()
-            write_rest(place, self.documents)
+            write_rest(place, self.texts)
             self.rest = RestStore(place)
         if self.stores.dense is not None:
             yield from _encode(target, self.stores.dense, texts)
 
-    def _document(self, tokens: Sequence[int]) -> TokenDocument:
-        """Add a document; its identity is unique even if its tokens are not."""
+    def _text(self, tokens: Sequence[int]) -> TokenText:
+        """Add a text; its identity is unique even if its tokens are not."""
         ids = np.array(tokens, dtype=np.uint32)
-        number = len(self.documents).to_bytes(8, "little")
-        document = TokenDocument(hashlib.sha256(number + ids.tobytes()).digest(), ids, KIND)
-        self.documents.append(document)
-        return document
+        number = len(self.texts).to_bytes(8, "little")
+        text = TokenText(hashlib.sha256(number + ids.tobytes()).digest(), ids, KIND)
+        self.texts.append(text)
+        return text
 
 
 @contextmanager
@@ -217,7 +218,7 @@ def bench_stores(engine: Engine, drafters: Sequence[str]) -> Iterator[BenchStore
             path = crest_path(places, engine.vocabulary.fingerprint)
             crest = opened.enter_context(closing(CrestStore.open(path, CREST_BYTES)))
         own = engine.stores
-        stores.student, stores.heads, stores.head = own.student, own.heads, own.head
+        stores.draft_model, stores.heads, stores.head = own.draft_model, own.heads, own.head
         yield BenchStores(root, stores, crest, REST in drafters)
 
 
@@ -227,7 +228,7 @@ def _encode(target: Target, worker: DenseWorker, texts: Sequence[Sequence[int]])
     from engines.state_encoding import encode_backlog
 
     for number, tokens in enumerate(texts):
-        worker.ask(partial(DenseIndex.add_document, source=f"history:{number}", tokens=tokens))
+        worker.ask(partial(DenseIndex.add_text, owner=f"history:{number}", tokens=tokens))
     for _ in encode_backlog(target, worker):
         yield
 

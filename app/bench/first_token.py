@@ -23,8 +23,8 @@ from app.chat_settings import AnswerEnd
 from app.conversation.events import Wrote
 from app.conversation.generation import GenerationRequest, generate
 from app.conversation.statistics import Statistics
+from app.engine.draft_model_versions import MIN_NEW_ANSWERS, NewAnswers, replay_path
 from app.engine.engine import Engine
-from app.engine.student_versions import MIN_NEW_ANSWERS, NewAnswers, replay_path
 from app.locations import Locations
 from app.runtime.learning import (
     Learner,
@@ -63,14 +63,14 @@ class FirstToken:
 class Training:
     """The process that learns, switched on and off as idle time and a key press do."""
 
-    def __init__(self, engine: Engine, student: Path, locations: Locations) -> None:
+    def __init__(self, engine: Engine, draft_model: Path, locations: Locations) -> None:
         """The answers to learn from are in the replay buffer of `locations`."""
         self._wanted = False
         self._stepped = threading.Event()
         self._error = ""
         folders = ("", locations.data, locations.cache, locations.config)  # no head
         self._learner = Learner(
-            (PROCESS, engine.target.fingerprint, engine.path, student, *folders),
+            (PROCESS, engine.target.fingerprint, engine.path, draft_model, *folders),
             locations.data / "paused",
             LearningConditions(
                 0.0, lambda: not self._wanted, lambda: NewAnswers(MIN_NEW_ANSWERS), lambda: False
@@ -122,9 +122,9 @@ def fill(locations: Locations, engine: Engine, answers: Sequence[StreamedAnswer]
             buffer.add(f"chat:{number}", replace(record, question=key, topic=key))
 
 
-def own_copy(student: Path, folder: Path) -> Path:
-    """A copy of the student: the embedded one would first be asked what it knew before."""
-    return Path(shutil.copy(student, folder / student.name))
+def own_copy(draft_model: Path, folder: Path) -> Path:
+    """A copy of the draft model: the embedded one would first be asked what it knew before."""
+    return Path(shutil.copy(draft_model, folder / draft_model.name))
 
 
 def first_tokens(

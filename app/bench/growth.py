@@ -1,8 +1,8 @@
 """`specchat bench growth`: does specchat get faster the more it is used?
 
-Replays months of use. Each chat is answered and then becomes history: its tokens go into CREST, its
-states into the dense index. The same chat is answered with empty stores and by plain decoding right
-after, so each window compares the same chats on the same machine at the same time.
+Goes through months of use. Each chat is answered and then becomes history: its tokens go into
+CREST, its states into the dense index. The same chat is answered with empty stores and by plain
+decoding right after, so each window compares the same chats on the same machine at the same time.
 
 With empty stores, drafters are fresh for each chat and draft from that chat alone. Learned costs
 and acceptance rates are kept in both cases.
@@ -20,7 +20,7 @@ from app.bench.workloads import Workload
 from app.conversation.statistics import Statistics
 from app.engine.drafters import make_drafters
 from app.engine.engine import Engine
-from app.engine.stores import make_observers, set_recording_source
+from app.engine.stores import make_observers, set_recording_owner
 from engines.sampler import Sampling
 
 WINDOW = 20
@@ -66,7 +66,7 @@ def grow(
     for number, chat in enumerate(workload):
         bare = answer_chat(plain, chat, (), sampling)
         empty = _answer_with_empty_stores(growth, chat, bare, sampling)
-        set_recording_source(growth.engine.observers, f"chat:{number}")
+        set_recording_owner(growth.engine.observers, f"chat:{number}")
         full = answer_chat(growth.engine, chat, bare, sampling)
         growth.stores.learn([*full[-1].prompt, *full[-1].tokens])
         growth.trials.append(Trial(asked.isdisjoint(chat.questions), full, empty, bare))
@@ -98,10 +98,10 @@ def _window(trials: Sequence[Trial]) -> dict[str, object]:
     unseen = [trial for trial in trials if trial.new]
     return {
         "chats": len(trials),
-        "tokens_per_call": _per_call(trials, lambda trial: trial.full),
-        "tokens_per_call_empty": _per_call(trials, lambda trial: trial.empty),
+        "tokens_per_step": _per_step(trials, lambda trial: trial.full),
+        "tokens_per_step_empty": _per_step(trials, lambda trial: trial.empty),
         "new": len(unseen),
-        "tokens_per_call_new": _per_call(unseen, lambda trial: trial.full) if unseen else None,
+        "tokens_per_step_new": _per_step(unseen, lambda trial: trial.full) if unseen else None,
         "speedup": _ratio(trials, lambda trial: trial.full),
         "speedup_empty": _ratio(trials, lambda trial: trial.empty),
         "total_speedup": _total_ratio(trials, lambda trial: trial.full),
@@ -109,12 +109,12 @@ def _window(trials: Sequence[Trial]) -> dict[str, object]:
     }
 
 
-def _per_call(trials: Sequence[Trial], which: Callable[[Trial], list[TimedAnswer]]) -> float:
+def _per_step(trials: Sequence[Trial], which: Callable[[Trial], list[TimedAnswer]]) -> float:
     total = Statistics()
     for trial in trials:
         for answer in which(trial):
             total.add(answer.statistics)
-    return total.tokens_per_call
+    return total.tokens_per_step
 
 
 def _ratio(trials: Sequence[Trial], which: Callable[[Trial], list[TimedAnswer]]) -> float:

@@ -44,7 +44,7 @@ NEW_TEXTS = (
 )
 """The note, before and after it is changed; no other note has these words."""
 TRACES = (b"walrus", b"telescopes", b"badger", b"lanterns")
-SOURCE = "/notes"
+IMPORT_PATH = "/notes"
 BATCH = 1_000
 """Notes stored in one transaction."""
 
@@ -93,8 +93,8 @@ def fill(locations: Locations, vocabulary: Vocabulary, budget: int, number: int)
         for index, text in enumerate(notes(number), start=1):
             document = Document(f"Note {index}", (Part(NOTES, text),))
             digest = hashlib.sha256(text.encode()).hexdigest()
-            group.append(StoreDocument(SOURCE, f"{index}.md", 0, document))
-            group.append(FinishFile(SOURCE, f"{index}.md", digest, 1))
+            group.append(StoreDocument(IMPORT_PATH, f"{index}.md", 0, document))
+            group.append(FinishFile(IMPORT_PATH, f"{index}.md", digest, 1))
             if index % BATCH == 0 or index == number:
                 library.write(group)
                 group = []

@@ -39,7 +39,7 @@ class RalmAnswer:
     """One answer and what it cost."""
 
     tokens: tuple[int, ...]
-    documents: tuple[int | None, ...]
+    passages: tuple[int | None, ...]
     seconds: float
     cpu_seconds: float
     statistics: RalmStatistics
@@ -122,7 +122,7 @@ def answer(
         seconds, cpu_seconds = perf_counter() - started, process_time() - cpu
     return RalmAnswer(
         tuple(token for one in strides for step in one.steps for token in step.tokens),
-        tuple(number_of(stride.document) for stride in strides),
+        tuple(number_of(stride.passage) for stride in strides),
         seconds,
         cpu_seconds,
         statistics,
@@ -185,7 +185,7 @@ def summarise(row: RalmRow, plain: RalmRow) -> dict[str, object]:
         "accuracy": total.accuracy,
         "stride": total.stride,
         "rollbacks": total.rollbacks / len(answers),
-        "calls": total.calls / len(answers),
+        "passes": total.passes / len(answers),
         "prefills": total.prefills / len(answers),
         "searches": total.searches / len(answers),
         "speedup": mean(speedups),

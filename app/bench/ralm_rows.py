@@ -27,7 +27,7 @@ class Loaded:
     Attributes:
         stores: what is drafted from; empty before `fill`.
         named: the drafters of each set, by its name.
-        draft_tokens: forced at each call; None lets the budget decide.
+        draft_tokens: forced at each step; None lets the budget decide.
     """
 
     engine: Engine

@@ -24,7 +24,7 @@ PAPER_MAX_ACCURACY = 0.6
 
 @dataclass(frozen=True, slots=True)
 class RalmMethod:
-    """How documents are chosen.
+    """How passages are chosen.
 
     Attributes:
         speculates: false for RaLMSeq, which ignores the rest.

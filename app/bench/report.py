@@ -160,7 +160,7 @@ COLUMNS = {
 
 
 def crest_table(rows: Sequence[CrestRow]) -> str:
-    """One line for each store: tokens per call at every budget; MAR at the largest."""
+    """One line for each store: tokens per step at every budget; MAR at the largest."""
     lines = []
     for store in _stores(rows):
         last = store[-1]
@@ -170,7 +170,7 @@ def crest_table(rows: Sequence[CrestRow]) -> str:
                 "selection": last.selection,
                 "MB": last.store_bytes / 1e6,
                 "entries": last.entries,
-                **{f"at {row.budget}": row.tokens_per_call for row in store},
+                **{f"at {row.budget}": row.tokens_per_step for row in store},
                 "MAR": last.mean_acceptance_rate,
                 "lookup us": last.lookup_us_median,
                 "p99 us": last.lookup_us_p99,
@@ -191,7 +191,7 @@ def _by_bytes(rows: Sequence[CrestRow]) -> Chart:
         if row.store_bytes and row.budget == BUDGETS[-1]:
             # Parts of the history make one line of REST.
             kind = row.selection.split(", ")[-1] if row.method == "rest" else row.selection
-            point = (float(row.store_bytes), row.tokens_per_call)
+            point = (float(row.store_bytes), row.tokens_per_step)
             lines.setdefault(f"{row.method}: {kind}", []).append(point)
     return Chart(
         f"Tokens per step, {BUDGETS[-1]} nodes",
@@ -208,14 +208,14 @@ def _by_budget(rows: Sequence[CrestRow]) -> Chart:
     best: dict[str, list[CrestRow]] = {}
     for store in _stores(rows):
         method = store[0].method
-        if method not in best or store[-1].tokens_per_call > best[method][-1].tokens_per_call:
+        if method not in best or store[-1].tokens_per_step > best[method][-1].tokens_per_step:
             best[method] = store
     return Chart(
         "Tokens per step, by budget",
-        "draft tokens for each call",
+        "draft tokens for each step",
         "tokens per step",
         {
-            method: [(float(row.budget), row.tokens_per_call) for row in store]
+            method: [(float(row.budget), row.tokens_per_step) for row in store]
             for method, store in best.items()
         },
     )
@@ -230,9 +230,9 @@ def _stores(rows: Sequence[CrestRow]) -> list[list[CrestRow]]:
 
 
 LINES = {
-    "tokens_per_call": "{}",
-    "tokens_per_call_empty": "{}, empty stores",
-    "tokens_per_call_new": "{}, new questions",
+    "tokens_per_step": "{}",
+    "tokens_per_step_empty": "{}, empty stores",
+    "tokens_per_step_new": "{}, new questions",
 }
 SPEEDS = {"speedup": "{}", "speedup_empty": "{}, empty stores"}
 """Keys and labels of the lines, in the same order, and so the same colours, in both charts."""

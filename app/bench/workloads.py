@@ -1,4 +1,4 @@
-"""Chats for benchmarks: to answer, to replay, and as the history that is drafted from.
+"""Chats for benchmarks: to answer, to simulate, and as the history that is drafted from.
 
 Files have one chat a line, and may be compressed (`.xz`):
 
@@ -23,15 +23,15 @@ import numpy as np
 
 from app.bench import extra
 from app.conversation.restore import ExportedChat, read_export
+from app.importing.import_file import ImportFile
 from app.importing.readers import chat_exports, make_readers
 from app.importing.reading import read_file
-from app.importing.source_file import SourceFile
 from datastores.chats.history import HistoryReader
 from datastores.chats.records import StoredMessage
-from datastores.crest.counting import TokenDocument
+from datastores.crest.counting import TokenText
 from datastores.errors import InputError
 from datastores.library.documents import CHATS, Document, Part
-from engines.drafter_replay import Recorded
+from engines.drafter_simulation import Recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +163,12 @@ def from_files(paths: Sequence[Path]) -> Iterator[PastConversation]:
             found += 1
             yield conversation
         if not found:
-            raise InputError(f"{path} holds no chats that can be replayed")
+            raise InputError(f"{path} holds no chats that can be simulated")
 
 
 def _from_file(path: Path) -> Iterator[PastConversation]:
     try:
-        material = SourceFile(path.name, path.stat().st_size, lambda: path.open("rb"))
+        material = ImportFile(path.name, path.stat().st_size, lambda: path.open("rb"))
         is_own = chat_exports.is_own_export(material)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
@@ -284,8 +284,8 @@ Encode = Callable[[Sequence[str]], list[list[int]]]
 """Texts to token ids, in batches."""
 
 
-def replayed_chats(paths: Sequence[Path], first: int) -> list[RecordedChat]:
-    """The chats to replay: from each file those numbered `first` or more, or all if none is."""
+def simulated_chats(paths: Sequence[Path], first: int) -> list[RecordedChat]:
+    """The chats to simulate: from each file those numbered `first` or more, or all if none is."""
     chosen = []
     for path in paths:
         chats = list(read_chats(path))
@@ -293,12 +293,12 @@ def replayed_chats(paths: Sequence[Path], first: int) -> list[RecordedChat]:
     return chosen
 
 
-def history_texts(paths: Sequence[Path], replayed: Sequence[RecordedChat]) -> Iterator[Said]:
+def history_texts(paths: Sequence[Path], simulated: Sequence[RecordedChat]) -> Iterator[Said]:
     """Every message of the history, each text once.
 
-    Chats whose question is also replayed are left out: they would give the answer away.
+    Chats whose question is also simulated are left out: they would give the answer away.
     """
-    questions = {chat.question for chat in replayed}
+    questions = {chat.question for chat in simulated}
     seen: set[bytes] = set()
     for path in paths:
         for chat in read_chats(path):
@@ -331,10 +331,10 @@ def recordings(chats: Sequence[RecordedChat], encode: Encode, end: int) -> list[
     return found
 
 
-def documents(texts: Sequence[Said], encode: Encode, end: int, kind: int) -> list[TokenDocument]:
-    """Each message as one document."""
+def token_texts(texts: Sequence[Said], encode: Encode, end: int, kind: int) -> list[TokenText]:
+    """Each message as one text."""
     made = []
     for said, ids in zip(texts, encode([one.text for one in texts]), strict=True):
         tokens = np.array([*ids, end] if said.role == "assistant" else ids, dtype=np.uint32)
-        made.append(TokenDocument(hashlib.sha256(tokens.tobytes()).digest(), tokens, kind))
+        made.append(TokenText(hashlib.sha256(tokens.tobytes()).digest(), tokens, kind))
     return made

@@ -103,7 +103,9 @@ Write = Callable[[str], object]
     " (iterative), answer in their words (knn: changes what the model writes), or not at all (off)."
     "  [default: the chat's setting, else `docs` in the settings]",
 )
-@click.option("--source", default="", metavar="NAME", help="Search only this import.")
+@click.option(
+    "--import", "import_path", default="", metavar="PATH", help="Search only this import."
+)
 @click.option(
     "--stop",
     "sequences",
@@ -125,7 +127,7 @@ def ask(
     system: str,
     unsaved: bool,
     docs: str | None,
-    source: str,
+    import_path: str,
     sequences: tuple[str, ...],
     no_stdin: bool,
     raw: bool,
@@ -143,7 +145,7 @@ def ask(
     sequences = require_sequences(tuple(map(unescaped, sequences)), "--stop")
     text, attachments = read_question(words, files, sys.stdin if not no_stdin else None)
     locations = locate(options.data_dir)
-    chosen, mode = _searched(source, docs, locations)
+    chosen, mode = _searched(import_path, docs, locations)
     with open_history(locations) as history:
         model_thread = ModelThread(
             lambda _: open_for_one_answer(options, locations, history, mode, chosen, sequences)
@@ -179,21 +181,21 @@ def _index_exchange(history: History, chat: int, locations: Locations, engine: E
     catch_up(locations, engine.path, engine.vocabulary, engine.crest_bytes, question - 1)
 
 
-def _searched(source: str, docs: str | None, locations: Locations) -> tuple[str, str]:
-    """The path of the import called `source` and how to search, each empty for no choice.
+def _searched(import_path: str, docs: str | None, locations: Locations) -> tuple[str, str]:
+    """The path of the import called `import_path` and how to search, each empty for no choice.
 
     Raises:
         InputError: there is no such import, or imports are not to be searched.
     """
-    if not source:
+    if not import_path:
         return "", docs or ""
     if docs == DOCS_OFF:
-        raise InputError("--source needs --docs once, iterative or knn: leave out --docs off")
+        raise InputError("--import needs --docs once, iterative or knn: leave out --docs off")
     # Imported here: a question without it needs nothing of importing.
     from app.cli.texts import named
 
     with open_library(locations) as library:
-        return named(source, library).path, docs or DOCS_ONCE
+        return named(import_path, library).path, docs or DOCS_ONCE
 
 
 def _report_errors(engine: Engine, reported: Sequence[str]) -> list[str]:
@@ -400,16 +402,16 @@ def report(engine: Engine, answer: PrintedAnswer) -> dict[str, object]:
         "seed": end.seed,
         "prompt_tokens": statistics.prompt_tokens,
         "tokens": statistics.tokens,
-        "target_calls": statistics.target_calls,
+        "steps": statistics.steps,
         "drafted": statistics.drafted,
         "longest_drafted": statistics.longest_drafted,
         "accepted": statistics.accepted,
-        "tokens_per_call": statistics.tokens_per_call,
+        "tokens_per_step": statistics.tokens_per_step,
         "acceptance_rate": statistics.acceptance_rate,
         "seconds": statistics.seconds,
         "tokens_per_second": statistics.tokens_per_second,
         "first_token_seconds": statistics.first_token_seconds,
         "overhead_seconds": statistics.overhead_seconds,
-        "by_drafter": statistics.by_source,
+        "by_drafter": statistics.by_origin,
         **({"retrieval": asdict(answer.retrieval)} if answer.retrieval is not None else {}),
     }

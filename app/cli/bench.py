@@ -16,7 +16,7 @@ from app.cli.main import LazyGroup
     commands_at={
         "decode": "app.bench.commands.decode:decode",
         "growth": "app.bench.commands.decode:growth",
-        "replay": "app.bench.commands.replay:replay",
+        "simulate": "app.bench.commands.simulate:simulate",
     },
 )
 def bench() -> None:

@@ -79,14 +79,14 @@ def _print_answers(
         _index(engine, locations)
         answers.append(
             MeasuredAnswer(
-                found.call_tokens, found.target_calls, found.decode_seconds, without.decode_seconds
+                found.step_tokens, found.steps, found.decode_seconds, without.decode_seconds
             )
         )
         click.echo(
             f"{question}  {without.decode_seconds:.1f} s without drafts,"
             f" {found.decode_seconds:.1f} s with them:"
             f" {without.decode_seconds / found.decode_seconds:.1f}×,"
-            f" {found.tokens_per_call:.1f} tokens per step"
+            f" {found.tokens_per_step:.1f} tokens per step"
         )
     return answers
 

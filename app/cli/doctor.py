@@ -22,8 +22,8 @@ import click
 from app.cli.output import amount
 from app.config import DRAFTERS, Config, Options, load_config
 from app.damage import found_damage
+from app.engine.draft_model_versions import new_answers
 from app.engine.engine import Engine, load
-from app.engine.student_versions import new_answers
 from app.indexing.passage_index import open_passages
 from app.locations import Locations
 from app.locations import locate as find
@@ -49,7 +49,9 @@ from engines.target import SavableTarget, Target
 
 OK, OFF, BAD = "ok", "off", "bad"
 
-GET_STUDENT = "a smaller model of the same family can draft: `specchat models use --student NAME`"
+GET_DRAFT_MODEL = (
+    "a smaller model of the same family can draft: `specchat models use --draft-model NAME`"
+)
 ANY_VERSION = 2**31
 """Of a cache: only damage counts."""
 
@@ -240,25 +242,25 @@ def _shape(options: Options, target: Target) -> str:
         return f"trees {tokens}"
     cost = "a rejection that drops more" if target.rollback_rows else "every rejection"
     kept = f" keeps {target.rollback_rows} past states;" if target.rollback_rows else ""
-    return f"chains {tokens}: the model is recurrent;{kept} {cost} replays what was accepted"
+    return f"chains {tokens}: the model is recurrent;{kept} {cost} re-evaluates what was accepted"
 
 
 def _draft_model(options: Options, engine: Engine, locations: Locations) -> Iterator[Finding]:
     """Which draft model and head draft, and what they wait for to learn."""
     config = load_config(locations.settings)
-    if "student" in options.drafters:
-        name, version = engine.student_name, engine.stores.student_version.number
-        if name and engine.student_source is not None:
+    if "draft-model" in options.drafters:
+        name, version = engine.draft_model_name, engine.stores.draft_model_version.number
+        if name and engine.versioned_draft_model is not None:
             learned = f"version {version}" if version else "as it came"
-            waits = _learning(engine, config, locations, engine.student_source.versions)
+            waits = _learning(engine, config, locations, engine.versioned_draft_model.versions)
             yield Finding("draft model", OK, f"{name}, {learned}; {waits}")
-        elif config.student:
+        elif config.draft_model:
             reason = "; ".join(map(str, engine.errors)) or "it is not loaded"
-            yield Finding("draft model", BAD, f"{config.student} does not draft: {reason}")
+            yield Finding("draft model", BAD, f"{config.draft_model} does not draft: {reason}")
         else:
-            yield Finding("draft model", OK, f"none; {GET_STUDENT}")
-    if engine.head_source is not None:
-        versions = engine.head_source.versions
+            yield Finding("draft model", OK, f"none; {GET_DRAFT_MODEL}")
+    if engine.versioned_head is not None:
+        versions = engine.versioned_head.versions
         made = f"version {versions.current}" if versions.current else "none yet"
         waits = _learning(engine, config, locations, versions, with_states=True)
         yield Finding("draft head", OK, f"{made}; {waits}")

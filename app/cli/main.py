@@ -81,9 +81,9 @@ COMMANDS = {
     "models": "app.cli.models:models",
     "restore": "app.cli.chats:restore",
     "search": "app.cli.chats:search",
-    "sources": "app.cli.texts:sources",
+    "imports": "app.cli.texts:imports",
     "stats": "app.cli.stats:stats",
-    "student": "app.cli.student:student",
+    "draft": "app.cli.draft:draft",
 }
 """Every command and where it is defined; each accepts the global options after its name too."""
 

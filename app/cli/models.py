@@ -19,7 +19,7 @@ import click
 from app.cli.main import LazyGroup
 from app.cli.output import MAX_LINE_CHARACTERS, table
 from app.config import Options, load_config
-from app.engine.student import UNTRAINED, choose_student, student_file, student_name
+from app.engine.draft_model import UNTRAINED, choose_draft_model, draft_model_file, draft_model_name
 from app.locations import Locations, locate, model_folders
 from app.models import description, download, hub_search
 from app.models.description import FoundModel, describe
@@ -78,7 +78,7 @@ def models(context: click.Context, as_json: bool) -> None:
     seen = find_models(locations)
     current, lost = _current(choice, locations, seen.candidates)
     in_use = current.files[0] if current is not None else None
-    student, without = _draft_model(config.student, in_use, locations)
+    draft_model, without = _draft_model(config.draft_model, in_use, locations)
     all_models = with_model(current, seen.candidates) if current else seen.candidates
     found = [describe(candidate) for candidate in all_models]
     if as_json:
@@ -86,10 +86,10 @@ def models(context: click.Context, as_json: bool) -> None:
         skipped = [{"path": str(entry.path), "reason": entry.reason} for entry in seen.skipped]
         path = str(in_use) if in_use else None
         report = {"model": choice, "path": path, "models": listed, "skipped": skipped}
-        click.echo(json.dumps({**report, "student": student}))
+        click.echo(json.dumps({**report, "draft_model": draft_model}))
         return
     click.echo(listing(found, in_use))
-    click.echo(one_line(f"Draft model: {student or 'none'}", MAX_LINE_CHARACTERS))
+    click.echo(one_line(f"Draft model: {draft_model or 'none'}", MAX_LINE_CHARACTERS))
     for line in [*remarks(found, seen.skipped), *lost, *without]:
         click.echo(one_line(line, MAX_LINE_CHARACTERS), err=True)
 
@@ -125,10 +125,10 @@ def _current(
 def _draft_model(setting: str, model: Path | None, locations: Locations) -> tuple[str, list[str]]:
     """Name of the draft model of `model`; empty for none, with the reason if it is missing."""
     try:
-        path = student_file(setting, model, locations) if model is not None else None
+        path = draft_model_file(setting, model, locations) if model is not None else None
     except ModelError as error:
         return "", [f"the draft model is missing: {error}"]
-    return (student_name(path, locations) if path is not None else ""), []
+    return (draft_model_name(path, locations) if path is not None else ""), []
 
 
 def _row(model: FoundModel, in_use: bool) -> dict[str, object]:
@@ -145,27 +145,27 @@ def _row(model: FoundModel, in_use: bool) -> dict[str, object]:
 @click.command()
 @click.argument("name", required=False)
 @click.option(
-    "--student",
+    "--draft-model",
     metavar="NAME",
     help="Draft model, with the same vocabulary; empty for none; `new` makes one.",
 )
 @click.pass_obj
-def use(options: Options, name: str | None, student: str | None) -> None:
+def use(options: Options, name: str | None, draft_model: str | None) -> None:
     """Switch to another model; chats and imports stay.
 
     NAME is a name that `specchat models` lists, or the path of a GGUF file or a safetensors folder.
     `built-in` is the model that comes with specchat and has its own draft model. If a model has no
-    smaller one of its family, `--student new` makes a draft model from a small part of the model,
-    which learns from your chats.
+    smaller one of its family, `--draft-model new` makes a draft model from a small part of the
+    model, which learns from your chats.
     """
-    if name is None and student is None:
-        raise click.UsageError("give a NAME or a --student")
+    if name is None and draft_model is None:
+        raise click.UsageError("give a NAME or a --draft-model")
     locations = locate(options.data_dir)
     if name is not None:
         _use_model(name, locations)
-    if student is not None:
-        choose_student(student, locations)
-        name = "a new one" if student == UNTRAINED else current_name(student) or "none"
+    if draft_model is not None:
+        choose_draft_model(draft_model, locations)
+        name = "a new one" if draft_model == UNTRAINED else current_name(draft_model) or "none"
         click.echo(one_line(f"Draft model: {name}", MAX_LINE_CHARACTERS))
 
 

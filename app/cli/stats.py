@@ -13,11 +13,11 @@ import click
 from app.cli.output import MAX_LINE_CHARACTERS, amount, duration
 from app.cli.stores import open_history
 from app.config import Options
-from app.interface.draft_sources import LABELS_BY_NAME
+from app.interface.draft_origins import LABELS_BY_NAME
 from app.locations import locate
 from app.models.description import format_size, percent
 from app.sanitise import one_line
-from app.usage_report import StudentReport, UsageReport, read_report
+from app.usage_report import DraftModelReport, UsageReport, read_report
 from datastores.chats.usage import Usage
 
 
@@ -58,22 +58,22 @@ def _lines(report: UsageReport) -> Iterator[str]:
             f"{usage.steps:>10,}{_speed(usage.speed):>8}{_speed(usage.plain_speed):>9}"
         )
     yield ""
-    if total.by_source:
+    if total.by_origin:
         yield f"{'words from':<30}{'share':>8}{'accepted':>10}"
-    for source in sorted(total.by_source, key=lambda name: -total.by_source[name]):
-        accepted = total.accepted(source)
+    for origin in sorted(total.by_origin, key=lambda name: -total.by_origin[name]):
+        accepted = total.accepted(origin)
         known = "–" if accepted is None else percent(accepted)
-        yield f"{_label(source):<30}{percent(total.share(source)):>8}{known:>10}"
-    if total.by_source:
+        yield f"{_label(origin):<30}{percent(total.share(origin)):>8}{known:>10}"
+    if total.by_origin:
         yield ""
     yield f"{'model':<30}{'tokens':>10}{'tok/s':>8}{'without':>9}"
     for model in report.models:
         usage = model.usage
         speeds = f"{_speed(usage.speed):>8}{_speed(usage.plain_speed):>9}"
         yield f"{_end(model.name, 29):<30}{usage.tokens:>10,}{speeds}"
-    for student in report.students:
+    for draft_model in report.draft_models:
         yield ""
-        yield from _student(student)
+        yield from _draft_model(draft_model)
     yield ""
     for line in report.halted:
         yield one_line(line, MAX_LINE_CHARACTERS)
@@ -81,10 +81,10 @@ def _lines(report: UsageReport) -> Iterator[str]:
         yield f"{store.name:<30}{format_size(store.bytes):>10}"
 
 
-def _student(student: StudentReport) -> Iterator[str]:
+def _draft_model(draft_model: DraftModelReport) -> Iterator[str]:
     """The versions of a draft model, and how each fared; the curve is in the JSON report."""
-    learning = student.learning
-    title = f"draft model of {_end(student.model, 14)}"
+    learning = draft_model.learning
+    title = f"draft model of {_end(draft_model.model, 14)}"
     yield f"{title:<30}{'steps':>8}{'before':>10}{'after':>10}{'live':>10}  (right)"
     for version in learning.versions:
         in_use = "*" if version.number == learning.current else " "
@@ -92,12 +92,12 @@ def _student(student: StudentReport) -> Iterator[str]:
         shares = (
             version.figures.get("acceptance_before"),
             version.figures.get("acceptance"),
-            student.live_acceptance(version.number),
+            draft_model.live_acceptance(version.number),
         )
         known = "".join(f"{_share(share):>10}" for share in shares)
         yield f"{name:<30}{version.figures.get('steps', 0):>8,.0f}{known}"
     if not learning.current:
-        yield f"{'* original':<58}{_share(student.live_acceptance(0)):>10}"
+        yield f"{'* original':<58}{_share(draft_model.live_acceptance(0)):>10}"
     size = f", {format_size(learning.bytes)}" if learning.bytes else ""
     yield f"{amount(learning.answers, 'answer')} to learn from{size}"
 
@@ -108,10 +108,10 @@ def _end(name: str, columns: int) -> str:
     return line if len(line) <= columns else f"…{line[1 - columns :]}"
 
 
-def _label(source: str) -> str:
-    """A source's name for people; a stored one may be of a later version."""
-    known = LABELS_BY_NAME.get(source)
-    return known.label if known else one_line(source, 29)
+def _label(origin: str) -> str:
+    """An origin's name for people; a stored one may be of a later version."""
+    known = LABELS_BY_NAME.get(origin)
+    return known.label if known else one_line(origin, 29)
 
 
 def _gain(total: Usage) -> str:

@@ -1,4 +1,4 @@
-"""`specchat import`, `sources`, `find` and `forget`: imported texts, from the command line.
+"""`specchat import`, `imports`, `find` and `forget`: imported texts, from the command line.
 
 Owns what is printed. Importing is `app.importing`'s business, deleting `app.runtime.deletion`'s.
 """
@@ -22,15 +22,15 @@ from app.cli.stores import open_library, project
 from app.config import Options
 from app.importing import session
 from app.importing.events import Event, FindingFiles, ImportFinished, ImportProgress, ImportReport
-from app.importing.find_files import expanded, source_of, storable_name
-from app.importing.session import ListedSource, import_into, list_sources, read_imports
+from app.importing.find_files import expanded, import_path_of, storable_name
+from app.importing.session import ListedImport, import_into, list_imports, read_imports
 from app.indexing.passage_index import FoundPassage, open_passages, update
 from app.indexing.passage_index import find as find_passages
 from app.locations import Locations, locate
-from app.runtime.deletion import forget_source
+from app.runtime.deletion import forget_import
 from app.sanitise import clean, one_line
 from datastores.errors import InputError, ModelError
-from datastores.library.documents import Source
+from datastores.library.documents import Import
 from datastores.library.library import Library
 from datastores.passages.store import PassageStore
 from datastores.passages.word_counts import StoredWords
@@ -116,12 +116,12 @@ def _imported(
 def _watch(paths: Sequence[Path], locations: Locations, watched: bool, as_json: bool) -> None:
     """Follow the changes of what was imported, or no longer."""
     known = read_imports(locations.imported)
-    for source in (source_of(path) for path in paths):
-        if source not in known or known[source].watched == watched:
+    for import_path in (import_path_of(path) for path in paths):
+        if import_path not in known or known[import_path].watched == watched:
             continue
-        session.watch(locations.imported, source, watched)
+        session.watch(locations.imported, import_path, watched)
         if not as_json:
-            name = one_line(source, MAX_LINE_CHARACTERS)
+            name = one_line(import_path, MAX_LINE_CHARACTERS)
             click.echo(f"watching {name}" if watched else f"no longer watching {name}")
 
 
@@ -182,13 +182,13 @@ def _report_json(report: ImportReport, tokens: int | None) -> str:
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
-def sources(options: Options, as_json: bool) -> None:
+def imports(options: Options, as_json: bool) -> None:
     """List imports by path, as `forget` expects them."""
     locations = locate(options.data_dir)
     with open_library(locations):
-        found = list_sources(locations, {})
+        found = list_imports(locations, {})
     if as_json:
-        click.echo(json.dumps({"sources": [_source_json(one) for one in found]}))
+        click.echo(json.dumps({"imports": [_import_json(one) for one in found]}))
         return
     if not found:
         click.echo(NO_IMPORTS, err=True)
@@ -196,35 +196,35 @@ def sources(options: Options, as_json: bool) -> None:
         click.echo(line(one))
 
 
-def line(one: ListedSource) -> str:
-    """One source for people: its path first, since that is its name."""
+def line(one: ListedImport) -> str:
+    """One import for people: its path first, since that is its name."""
     figures = [
-        amount(one.source.documents, "document"),
-        amount(one.source.characters, "character"),
-        "+".join(one.source.kinds),
+        amount(one.stored.documents, "document"),
+        amount(one.stored.characters, "character"),
+        "+".join(one.stored.kinds),
         *([strftime("%d %b %Y", localtime(one.record.at))] if one.record else []),
         *(["watched"] if one.watched else []),
         *([] if one.whole else ["incomplete: import it again"]),
     ]
-    return f"{one_line(one.source.path, MAX_LINE_CHARACTERS)}  ({', '.join(figures)})"
+    return f"{one_line(one.stored.path, MAX_LINE_CHARACTERS)}  ({', '.join(figures)})"
 
 
-def _source_json(one: ListedSource) -> dict[str, object]:
+def _import_json(one: ListedImport) -> dict[str, object]:
     imported = one.record.at if one.record else None
-    return {**asdict(one.source), "whole": one.whole, "imported": imported, "watched": one.watched}
+    return {**asdict(one.stored), "whole": one.whole, "imported": imported, "watched": one.watched}
 
 
 @click.command()
-@click.argument("source")
+@click.argument("import_path", metavar="IMPORT")
 @click.pass_obj
-def forget(options: Options, source: str) -> None:
-    """Remove an imported SOURCE, by the path it was imported from.
+def forget(options: Options, import_path: str) -> None:
+    """Remove an IMPORT, by the path it was imported from.
 
     No trace remains in specchat's files, except in chats, whose answers keep the paths they cite,
     and of texts that another import also has.
     """
     locations = locate(options.data_dir)
-    gone = _forgotten(source, locations)
+    gone = _forgotten(import_path, locations)
     click.echo(
         f"removed {one_line(gone.path, MAX_LINE_CHARACTERS)}: {amount(gone.documents, 'document')}"
     )
@@ -237,30 +237,36 @@ def forget(options: Options, source: str) -> None:
         )
 
 
-def _forgotten(source: str, locations: Locations) -> Source:
+def _forgotten(import_path: str, locations: Locations) -> Import:
     with open_library(locations) as library, stores.open_history(locations) as chats:
-        found = named(source, library)
-        forget_source(library, chats, locations, found.path)
+        found = named(import_path, library)
+        forget_import(library, chats, locations, found.path)
     return found
 
 
-def named(source: str, library: Library) -> Source:
-    """The source meant by `source`: its path as listed, or another path to the same place.
+def named(import_path: str, library: Library) -> Import:
+    """The import meant by `import_path`: its path as listed, or another path to the same place.
 
     Raises:
         InputError: nothing was imported from there.
     """
-    path = expanded(Path(source))
-    names = {source, storable_name(os.path.abspath(path)), storable_name(os.path.realpath(path))}
-    for known in library.sources():
+    path = expanded(Path(import_path))
+    names = {
+        import_path,
+        storable_name(os.path.abspath(path)),
+        storable_name(os.path.realpath(path)),
+    }
+    for known in library.imports():
         if known.path in names:
             return known
-    raise InputError(f"no import '{source}': `specchat sources` lists imports")
+    raise InputError(f"no import '{import_path}': `specchat imports` lists imports")
 
 
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="WORDS…")
-@click.option("--source", default="", help="Search only this import.")
+@click.option(
+    "--import", "import_path", default="", metavar="PATH", help="Search only this import."
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -271,7 +277,9 @@ def named(source: str, library: Library) -> Source:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
-def find(options: Options, words: tuple[str, ...], source: str, limit: int, as_json: bool) -> None:
+def find(
+    options: Options, words: tuple[str, ...], import_path: str, limit: int, as_json: bool
+) -> None:
     """Find passages in your imported texts, best match first.
 
     No model is loaded. Any of the WORDS may match, or words like them; rare ones count more. What
@@ -279,7 +287,7 @@ def find(options: Options, words: tuple[str, ...], source: str, limit: int, as_j
     """
     locations = locate(options.data_dir)
     with open_library(locations) as library, closing(open_passages(locations)) as passages:
-        chosen = named(source, library).path if source else ""
+        chosen = named(import_path, library).path if import_path else ""
         _update_passages(library, passages, StatusLine())
         query = " ".join(words)
         found = find_passages(library, passages, query, limit, chosen, matching_only=True)
@@ -312,7 +320,7 @@ def _passage_lines(one: FoundPassage) -> Iterator[str]:
 
 def _passage_json(one: FoundPassage) -> dict[str, object]:
     return {
-        "source": one.source,
+        "import_path": one.import_path,
         "file": one.file,
         "title": one.title,
         "heading": one.chunk.heading,

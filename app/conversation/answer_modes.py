@@ -14,9 +14,9 @@ from app.chat_settings import DOCS_ITERATIVE, DOCS_KNN, DOCS_OFF, DOCS_ONCE
 from app.conversation.answer_request import AnswerRequest
 from app.conversation.context_window import fit
 from app.conversation.continuation import partial_answer
-from app.conversation.documents import Documents, fitting, with_notes
 from app.conversation.events import Event, Interpolated, Retrieved
 from app.conversation.generation import generate
+from app.conversation.imported_texts import ImportedTexts, fitting, with_notes
 from app.conversation.iterative import STRIDE_TOKENS, generate_iteratively
 from app.conversation.knn import generate_with_neighbours, imported_states
 from app.conversation.statistics import STATES_KEY, Statistics
@@ -33,16 +33,16 @@ class AnswerModes:
     """How answers are generated.
 
     Attributes:
-        documents: the imported texts; None for none.
+        imports: the imported texts; None for none.
         default: how they are used in chats without a setting of their own.
         chosen: how they are used in every chat; empty leaves that to the chats.
-        source: the import to which that is limited; empty for all.
+        import_path: the import to which that is limited; empty for all.
     """
 
-    documents: Documents | None = None
+    imports: ImportedTexts | None = None
     default: str = DOCS_ONCE
     chosen: str = ""
-    source: str = ""
+    import_path: str = ""
 
     def of(self, docs: str) -> str:
         """How a chat with the setting `docs` uses the imported texts."""
@@ -58,17 +58,17 @@ class AnswerModes:
         """
         requested = bool(self.chosen or request.chat.docs)
         off = self.of(request.chat.docs) in (DOCS_OFF, DOCS_KNN)
-        if self.documents is None or off:
+        if self.imports is None or off:
             return None
-        unindexed = self.documents.unindexed
-        if self.documents.empty and not unindexed:
+        unindexed = self.imports.unindexed
+        if self.imports.empty and not unindexed:
             return None
-        found = self.documents.relevant(
+        found = self.imports.relevant(
             request.asked,
             engine.max_passages,
             engine.vocabulary,
             engine.target.context_length,
-            self.source,
+            self.import_path,
             engine.max_items,
         )
         passages = fitting(engine, request.messages, found, request.end.max_tokens)
@@ -102,10 +102,10 @@ class AnswerModes:
         if passages:
             # The dense index would keep the passages' tokens under this chat's name.
             engine = replace(engine, observers=[])
-        if passages and self.documents is not None and mode == DOCS_ITERATIVE:
+        if passages and self.imports is not None and mode == DOCS_ITERATIVE:
             generation = request.generation()
             return generate_iteratively(
-                engine, self.documents, generation, statistics, stop, self.source
+                engine, self.imports, generation, statistics, stop, self.import_path
             )
         return generate(engine, request.generation(passages or ()), statistics, stop)
 
@@ -113,8 +113,8 @@ class AnswerModes:
         self, engine: Engine, request: AnswerRequest, statistics: Statistics, stop: Flag
     ) -> Generator[Event]:
         """Answer in the words of the imported texts; by the model alone if none is encoded."""
-        documents, generation = self.documents, request.generation()
-        states = imported_states(engine, documents, self.source) if documents is not None else None
+        imports, generation = self.imports, request.generation()
+        states = imported_states(engine, imports, self.import_path) if imports is not None else None
         if states is None:
             yield Interpolated(0)
             yield from generate(engine, generation, statistics, stop)

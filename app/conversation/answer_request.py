@@ -12,9 +12,9 @@ from app.chat_settings import AnswerEnd
 from app.conversation.citations import CITATIONS_KEY, TOO_LONG_KEY, citation_records
 from app.conversation.context_window import WHOLE_CHAT, WINDOW_KEY, Boundary
 from app.conversation.continuation import NOTHING_WRITTEN, SAMPLING_KEY, PartialAnswer
-from app.conversation.documents import with_notes
 from app.conversation.generation import GenerationRequest
-from app.conversation.statistics import REMARK_KEY, SOURCES_KEY, STATES_KEY, Provenance, Statistics
+from app.conversation.imported_texts import with_notes
+from app.conversation.statistics import ORIGINS_KEY, REMARK_KEY, STATES_KEY, Provenance, Statistics
 from app.indexing.passage_index import FoundPassage
 from datastores.chats.records import SYSTEM, Chat
 from engines.chat_template.prompt_builder import Message
@@ -81,7 +81,7 @@ class AnswerRequest:
             **statistics.after(self.begun.figures).figures(),
             "seed": self.sampling.seed,
             SAMPLING_KEY: asdict(self.sampling),
-            SOURCES_KEY: provenance.runs(),
+            ORIGINS_KEY: provenance.runs(),
         }
         if self.states is not None:
             figures[STATES_KEY] = self.states

@@ -37,7 +37,6 @@ from app.conversation.context_window import (
     system_prompt,
 )
 from app.conversation.continuation import NOTHING_WRITTEN
-from app.conversation.documents import Documents
 from app.conversation.events import (
     Dropped,
     Event,
@@ -49,6 +48,7 @@ from app.conversation.events import (
     Wrote,
 )
 from app.conversation.generation import FINISH_INTERRUPTED
+from app.conversation.imported_texts import ImportedTexts
 from app.conversation.left_out import remark
 from app.conversation.privacy import ChatIsolation
 from app.conversation.question_language import ENGLISH_ONLY, is_foreign
@@ -60,7 +60,7 @@ from app.models.discovery import embedded
 from datastores.chats import records
 from datastores.chats.answer_writer import AnswerWriter, reopen_answer
 from datastores.chats.history import History
-from datastores.chats.usage import MODEL_KEY, STUDENT_KEY
+from datastores.chats.usage import DRAFT_MODEL_KEY, MODEL_KEY
 from datastores.errors import InputError
 from datastores.tokens import common_prefix
 from engines.chat_template.prompt_builder import Message
@@ -76,24 +76,24 @@ class Assistant:
         self,
         engine: Engine,
         history: History,
-        documents: Documents | None = None,
+        imports: ImportedTexts | None = None,
         *,
         default_docs: str = DOCS_ONCE,
         docs: str = "",
-        source: str = "",
+        import_path: str = "",
         stop: Sequence[str] = (),
     ) -> None:
-        """Answer from `documents` too, where they are given and a question concerns them.
+        """Answer from `imports` too, where they are given and a question concerns them.
 
         Args:
             default_docs: how they are searched in chats without a setting of their own.
             docs: how they are searched in every chat; empty leaves that to the chats.
-            source: the import to which that is limited; empty for all.
+            import_path: the import to which that is limited; empty for all.
             stop: texts that end every answer, beside those of its chat.
         """
         self.engine = engine
         self.history = history
-        self._modes = AnswerModes(documents, default_docs, docs, source)
+        self._modes = AnswerModes(imports, default_docs, docs, import_path)
         self._sequences = require_sequences(tuple(stop), "--stop")
         self._isolation = ChatIsolation(engine, history.name)
         self._stop = Flag()
@@ -219,8 +219,8 @@ class Assistant:
         provenance.append(turn.begun.pieces)
 
         def figures() -> dict[str, object]:
-            version = engine.stores.student_version.number
-            own = {MODEL_KEY: engine.name, STUDENT_KEY: version}
+            version = engine.stores.draft_model_version.number
+            own = {MODEL_KEY: engine.name, DRAFT_MODEL_KEY: version}
             return {**own, **turn.figures(statistics, provenance)}
 
         begun, finish = turn.begun, FINISH_INTERRUPTED
@@ -306,7 +306,7 @@ class Assistant:
 
     def _cached(self, turn: AnswerRequest) -> int:
         """How many of the target's first tokens are those of the chat, whose next prompt repeats
-        them; documents stood before the last question alone."""
+        them; passages stood before the last question alone."""
         tokens = self.engine.target.tokens
         if not turn.passages:
             return len(tokens)

@@ -35,14 +35,14 @@ class Citation:
     """A passage that stood in the context of an answer.
 
     Attributes:
-        source: the path that was imported.
-        file: the file it is in: `source` itself, or a name within it.
+        import_path: the path that was imported.
+        file: the file it is in: `import_path` itself, or a name within it.
         part: number of the document's part (a chat's message), from 0.
         first_line, last_line: its lines in that part, counted from 1.
         digest: of its heading and content, in hexadecimal.
     """
 
-    source: str
+    import_path: str
     file: str
     part: int
     first_line: int
@@ -52,8 +52,8 @@ class Citation:
     @property
     def path(self) -> Path:
         """The file on disk, as far as it is still there."""
-        source = Path(self.source)
-        return source if source.name == self.file else source / self.file
+        import_path = Path(self.import_path)
+        return import_path if import_path.name == self.file else import_path / self.file
 
     @property
     def place(self) -> str:
@@ -65,7 +65,7 @@ def citation(passage: FoundPassage) -> Citation:
     """The citation of a passage."""
     chunk = passage.chunk
     return Citation(
-        passage.source,
+        passage.import_path,
         passage.file,
         passage.part,
         chunk.first_line,
@@ -143,7 +143,7 @@ def read_cited(locations: Locations, citations: Sequence[Citation]) -> list[Cite
         closing(open_passages(locations)) as passages,
     ):
         return [
-            _cited(one, passages.of_texts(library.texts_in(one.source, one.file)))
+            _cited(one, passages.of_texts(library.texts_in(one.import_path, one.file)))
             for one in citations
         ]
 

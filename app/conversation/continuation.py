@@ -1,7 +1,7 @@
 """Continuing a stopped answer: which of its tokens are kept, and how both parts become one.
 
 Owns which answers can be continued, that they keep the settings they began with, and that the
-figures and sources of both parts are those of one answer. The noise of sampling is keyed by the
+figures and origins of both parts are those of one answer. The noise of sampling is keyed by the
 offset in the answer and the prompt is the same, so the text is that of an answer that was never
 stopped.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from app.chat_settings import with_overrides
 from app.conversation.citations import CITATIONS_KEY
 from app.conversation.generation import TextStream
-from app.conversation.statistics import SOURCES_KEY, Piece, attributed_pieces
+from app.conversation.statistics import ORIGINS_KEY, Piece, attributed_pieces
 from app.engine.engine import Engine
 from datastores.chats.records import StoredMessage
 from datastores.errors import InputError
@@ -85,7 +85,7 @@ def partial_answer(
     if answer.content and not answer.tokens:
         raise InputError(NO_TOKENS)
     tokens = answer.tokens[: len(answer.tokens) // stride * stride]
-    runs = answer.statistics.get(SOURCES_KEY)
+    runs = answer.statistics.get(ORIGINS_KEY)
     text = TextStream(engine, tokens, sequences).begun
     text = added_opening(answer.content, text) + text
     pieces = _pieces(answer.content, runs, text)
@@ -102,7 +102,7 @@ def _pieces(stored: str, runs: object, text: str) -> tuple[Piece, ...]:
     known: Sequence[Piece] = attributed_pieces(stored, runs) if isinstance(runs, list) else ()
     pieces = []
     for piece in known or (Piece(stored, 0),):
-        pieces.append(Piece(piece.text[:left], piece.source))
+        pieces.append(Piece(piece.text[:left], piece.origin))
         left -= len(pieces[-1].text)
     pieces.append(Piece(text[sum(len(piece.text) for piece in pieces) :], 0))
     return tuple(piece for piece in pieces if piece.text)

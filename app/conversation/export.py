@@ -173,7 +173,7 @@ def as_markdown(history: HistoryReader, chats: Sequence[Chat]) -> Iterator[str]:
             for one in message.attachments:
                 yield f"*Attached: {' '.join(one.name.split())}*\n\n"
             yield from _text(message)
-            yield from _sources(stored_citations(message.statistics))
+            yield from _citations(stored_citations(message.statistics))
 
 
 def _text(message: StoredMessage) -> Iterator[str]:
@@ -189,7 +189,7 @@ def _text(message: StoredMessage) -> Iterator[str]:
         yield f"{_with_closed_fence(split.answer)}\n\n"
 
 
-def _sources(citations: Sequence[Citation]) -> Iterator[str]:
+def _citations(citations: Sequence[Citation]) -> Iterator[str]:
     """The cited places, numbered."""
     for number, cited in enumerate(citations, start=1):
         place = one_line(cited.place).replace("`", "'")

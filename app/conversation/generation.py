@@ -179,7 +179,7 @@ class TextStream:
         return self._held.holds
 
     def pieces(self, step: Step, *, last: bool = False) -> tuple[Piece, ...]:
-        """The step's text, token by token, each with the source it is credited to.
+        """The step's text, token by token, each with the origin it is credited to.
 
         Invalid UTF-8 becomes U+FFFD, and so does an incomplete character at the end of the answer.
 
@@ -188,10 +188,10 @@ class TextStream:
         """
         final = len(step.tokens) - 1
         pieces: list[Piece] = []
-        for index, (token, sources) in enumerate(zip(step.tokens, step.sources, strict=True)):
+        for index, (token, origins) in enumerate(zip(step.tokens, step.origins, strict=True)):
             ends = bool(step.finish) and index == final
             text = self._decoder.decode(self._piece(token), ends)
-            piece = Piece(text, credited(sources))
+            piece = Piece(text, credited(origins))
             over = (last or ends) and index == final
             if text or over:
                 pieces += self._held.release(piece, last=over)

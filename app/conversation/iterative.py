@@ -1,7 +1,7 @@
-"""Answering with documents that change while the answer is written: iterative retrieval.
+"""Answering with passages that change while the answer is written: iterative retrieval.
 
 Owns what such an answer's prompt and queries look like, and that its text and figures come as those
-of any other answer. Refuses to know how documents are chosen (`engines.ralm`).
+of any other answer. Refuses to know how passages are chosen (`engines.ralm`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from threading import Event as Flag
 from time import perf_counter
 
 from app.conversation.context_window import fit
-from app.conversation.documents import Documents, fitting, with_notes
 from app.conversation.events import Dropped, Event, Finished, Retrieved, Speculated, Wrote
 from app.conversation.generation import (
     FINISH_INTERRUPTED,
@@ -22,6 +21,7 @@ from app.conversation.generation import (
     load_state,
     stop_criteria,
 )
+from app.conversation.imported_texts import ImportedTexts, fitting, with_notes
 from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage
@@ -40,16 +40,16 @@ STRIDE_TOKENS = 4
 """k: tokens written before the next retrieval (the same)."""
 
 MakePrompt = Callable[[Passage | None], Sequence[int]]
-"""A document, or none → the token ids of the prompt with it."""
+"""A passage, or none → the token ids of the prompt with it."""
 
 
 def generate_iteratively(
     engine: Engine,
-    documents: Documents,
+    imports: ImportedTexts,
     request: GenerationRequest,
     statistics: Statistics,
     stop: Flag,
-    source: str = "",
+    import_path: str = "",
 ) -> Generator[Event]:
     """Answer `request`, each few tokens from the passage that is the best for them.
 
@@ -57,7 +57,7 @@ def generate_iteratively(
     every new passage and `Speculated` for every stride. Text comes once its passage is confirmed.
 
     Args:
-        source: the import to which retrieval is limited; empty for all.
+        import_path: the import to which retrieval is limited; empty for all.
     """
     limit, written = request.end.max_tokens, request.written
     with engine.busy:
@@ -75,7 +75,7 @@ def generate_iteratively(
             written=written,
         )
         stream, finish = TextStream(engine, written, request.end.stop, prompt), ""
-        answer = IterativeAnswer(engine, documents, source, statistics, stream)
+        answer = IterativeAnswer(engine, imports, import_path, statistics, stream)
         with closing(answer.strides(ralm)) as strides:
             for stride in strides:
                 yield from answer.events(stride, ralm.prompt)
@@ -91,17 +91,17 @@ class IterativeAnswer:
     def __init__(
         self,
         engine: Engine,
-        documents: Documents,
-        source: str,
+        imports: ImportedTexts,
+        import_path: str,
         statistics: Statistics,
         stream: TextStream,
     ) -> None:
         self.passages: tuple[FoundPassage, ...] = ()
         self._engine = engine
-        self._documents = documents
+        self._imports = imports
         self._statistics = statistics
         self._figures = RalmStatistics()
-        self._source = source
+        self._import_path = import_path
         self._started = perf_counter()
         self._known: set[int] = set()
         self._stream = stream
@@ -112,17 +112,17 @@ class IterativeAnswer:
         writer = StrideWriter(
             engine.target, engine.drafters, engine.budget, request, across=bool(engine.drafters)
         )
-        base = self._documents.knowledge_base(self._source)
-        scheduler = self._documents.stride_scheduler(base, self._source)
+        base = self._imports.knowledge_base(self._import_path)
+        scheduler = self._imports.stride_scheduler(base, self._import_path)
         return SpeculativeRalm(writer, base, request, scheduler, self._figures).write()
 
     def events(self, stride: ConfirmedStride, prompt: MakePrompt) -> Generator[Event]:
-        """What a confirmed stride adds; a document that does not fit the prompt is not cited."""
-        document = stride.document
-        read = document is not None and prompt(document) != prompt(None)
-        if document is not None and read and document.id not in self._known and stride.steps:
-            self._known.add(document.id)
-            found = self._documents.locate(document, self._source)
+        """What a confirmed stride adds; a passage that does not fit the prompt is not cited."""
+        passage = stride.passage
+        read = passage is not None and prompt(passage) != prompt(None)
+        if passage is not None and read and passage.id not in self._known and stride.steps:
+            self._known.add(passage.id)
+            found = self._imports.locate(passage, self._import_path)
             if found is not None:
                 self.passages = (*self.passages, found)
                 yield Retrieved(self.passages)
@@ -180,13 +180,13 @@ def make_request(
 
 
 def _prompts(engine: Engine, messages: Sequence[Message], limit: int) -> MakePrompt:
-    """A document → the prompt with it, if it fits; each is rendered once."""
+    """A passage → the prompt with it, if it fits; each is rendered once."""
     rendered: dict[int | None, list[int]] = {}
 
-    def prompt(document: Passage | None) -> Sequence[int]:
-        number = document.id if document is not None else None
+    def prompt(passage: Passage | None) -> Sequence[int]:
+        number = passage.id if passage is not None else None
         if number not in rendered:
-            found = () if document is None else (document,)
+            found = () if passage is None else (passage,)
             passages = fitting(engine, messages, found, limit)
             rendered[number], _ = fit(engine, with_notes(messages, passages), limit)
         return rendered[number]

@@ -17,7 +17,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from app.conversation.context_window import fit
-from app.conversation.documents import Documents
 from app.conversation.events import Dropped, Event, Finished, Interpolated
 from app.conversation.generation import (
     FINISH_INTERRUPTED,
@@ -25,8 +24,9 @@ from app.conversation.generation import (
     TextStream,
     stop_criteria,
 )
+from app.conversation.imported_texts import ImportedTexts
 from app.conversation.iterative import count_step
-from app.conversation.privacy import text_source
+from app.conversation.privacy import owner_of_text
 from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
 from app.engine.stores import open_dense
@@ -48,27 +48,27 @@ MAX_STRIDE = 16
 """Tokens drawn before they are verified, at most: the text waits on the screen for that long."""
 
 
-def imported_states(engine: Engine, documents: Documents, source: str) -> FlatKeys | None:
+def imported_states(engine: Engine, imports: ImportedTexts, import_path: str) -> FlatKeys | None:
     """The states of the imported texts, as far as they are encoded; None if none is.
 
     Opens the dense index of `engine` if no drafter has.
 
     Args:
-        source: the import to which that is limited; empty for all.
+        import_path: the import to which that is limited; empty for all.
 
     Raises:
         StoreError: a store cannot be read.
     """
     from datastores.dense.index import DenseIndex
 
-    sources = frozenset(map(text_source, documents.texts(source)))
-    if not sources:
+    owners = frozenset(map(owner_of_text, imports.texts(import_path)))
+    if not owners:
         return None
     if engine.stores.dense is None:
-        open_dense(engine.stores, documents.locations, engine.target)
+        open_dense(engine.stores, imports.locations, engine.target)
     worker = engine.stores.dense
     assert worker is not None
-    states = worker.ask(partial(DenseIndex.flat_keys, sources=sources))
+    states = worker.ask(partial(DenseIndex.flat_keys, owners=owners))
     return states if states is not None and len(states) else None
 
 

@@ -14,11 +14,11 @@ from dataclasses import replace
 
 from app.engine.drafters import make_drafters
 from app.engine.engine import Engine
-from app.engine.stores import forget_answers, keep_answer, set_recording_source
+from app.engine.stores import forget_answers, keep_answer, set_recording_owner
 from datastores.chats.records import USER, Chat
 from datastores.redaction import redact
 from datastores.replay_buffer.record import question_key
-from datastores.replay_buffer.writer import AnswerOrigin
+from datastores.replay_buffer.writer import AnswerDetails
 from engines.chat_template.prompt_builder import Message
 
 CHAT_PREFIX = "chat:"
@@ -53,8 +53,8 @@ class ChatIsolation:
         keep_answer(self._engine.observers, None)  # the last one's, if it failed
         if not chat.private and not any(redact(text)[1] for text in texts):
             self._chat = None
-            source = chat_source(self._history, chat.id)
-            set_recording_source(self._engine.observers, None if after_loop else source)
+            owner = owner_of_chat(self._history, chat.id)
+            set_recording_owner(self._engine.observers, None if after_loop else owner)
             return self._engine
         if self._engine.stores.dense is not None:
             self._engine.stores.dense.leave()
@@ -94,26 +94,26 @@ class ChatIsolation:
         """
         if engine is not self._engine:
             return
-        source = chat_source(self._history, chat.id)
+        owner = owner_of_chat(self._history, chat.id)
         if redact(text)[1]:
             keep_answer(engine.observers, None)
-            forget_loaded(engine, source)
+            forget_loaded(engine, owner)
             return
         if engine.states is not None:
-            engine.states.keep(source, cached, offered)
+            engine.states.keep(owner, cached, offered)
         if looped:
             keep_answer(engine.observers, None)
             forget_answers(engine.drafters)
-            engine.stores.ask_dense(lambda index: index.forget(source))
+            engine.stores.ask_dense(lambda index: index.forget(owner))
         elif engine.learns:
             questions = [message.content for message in thread if message.role == USER]
             question, topic = question_key(questions[-1]), question_key(questions[0])
-            origin = AnswerOrigin(source, chat.id, question, topic, offered)
-            keep_answer(engine.observers, origin)
+            details = AnswerDetails(owner, chat.id, question, topic, offered)
+            keep_answer(engine.observers, details)
 
 
-def forget_loaded(engine: Engine, source: str) -> None:
-    """Have a loaded engine forget what it recorded under `source`, and every drafter that remembers
+def forget_loaded(engine: Engine, owner: str) -> None:
+    """Have a loaded engine forget what it recorded under `owner`, and every drafter that remembers
     answers all of them, since it cannot tell them apart.
 
     Raises:
@@ -121,12 +121,12 @@ def forget_loaded(engine: Engine, source: str) -> None:
     """
     forget_answers(engine.drafters)
     with ExitStack() as steps:
-        steps.callback(engine.stores.forget_source, source)
+        steps.callback(engine.stores.forget, owner)
         if engine.states is not None:
-            engine.states.forget(source)
+            engine.states.forget(owner)
 
 
-def chat_source(history: str, chat: int) -> str:
+def owner_of_chat(history: str, chat: int) -> str:
     """What a chat's words are filed under in stores that are not made from the corpus.
 
     With the history's name: after a damaged one was set aside, the next counts from 1 again.
@@ -134,6 +134,6 @@ def chat_source(history: str, chat: int) -> str:
     return f"{CHAT_PREFIX}{history}:{chat}"
 
 
-def text_source(key: bytes) -> str:
+def owner_of_text(key: bytes) -> str:
     """What an imported text, by its key in the corpus, is filed under there."""
     return f"{TEXT_PREFIX}{key.hex()}"

@@ -1,6 +1,6 @@
 """Figures of the session for the acceptance panel: what drafting gains, per answer and in total.
 
-An observer of events. Formats nothing and reads no clock: speeds come from the cycle times that
+An observer of events. Formats nothing and reads no clock: speeds come from the step times that
 steps report, and the time of an event is passed in. The figures of a single answer are those of
 `Statistics`, so the panel and `ask --json` agree.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from app.conversation.events import Event, Finished, Speculated, Wrote
 from app.conversation.statistics import Statistics
 from engines.budget.protocol import BudgetStatus
-from engines.draft_tree import SOURCE_NAMES
+from engines.draft_tree import ORIGIN_NAMES
 from engines.ralm.events import RalmStatistics
 from engines.step import Step
 
@@ -81,10 +81,10 @@ class Throughput:
 
 @dataclass(slots=True)
 class TrendBucket:
-    """Calls and their tokens in interval `number`, counted from the clock's zero."""
+    """Steps and their tokens in interval `number`, counted from the clock's zero."""
 
     number: int
-    calls: int = 0
+    steps: int = 0
     tokens: int = 0
 
 
@@ -102,8 +102,8 @@ class SessionStatistics:
         retrieval: of the answer, if it retrieves while it is written; None otherwise.
         budget_status: as of the last step; None before the first.
         dense_states: states in the dense index; None if there is no index.
-        student: name of the draft model; empty for none.
-        student_version: which version of it drafts; 0 for one that learned nothing.
+        draft_model: name of the draft model; empty for none.
+        draft_model_version: which version of it drafts; 0 for one that learned nothing.
         learned_share: how much of the training in progress is done; None without one.
         learning_waits: what the next training waits for; empty for nothing.
     """
@@ -118,8 +118,8 @@ class SessionStatistics:
     retrieval: RalmStatistics | None = None
     budget_status: BudgetStatus | None = None
     dense_states: int | None = None
-    student: str = ""
-    student_version: int = 0
+    draft_model: str = ""
+    draft_model_version: int = 0
     learned_share: float | None = None
     learning_waits: str = ""
     _recent: Throughput = field(default_factory=Throughput)
@@ -154,16 +154,16 @@ class SessionStatistics:
 
     @property
     def shares(self) -> Mapping[str, float]:
-        """Share of the answer's tokens by source name; the model wrote the rest alone."""
+        """Share of the answer's tokens by origin name; the model wrote the rest alone."""
         total = self.answer.tokens
-        counts = self.answer.by_source
-        return {name: counts[name] / total for name in SOURCE_NAMES.values() if counts.get(name)}
+        counts = self.answer.by_origin
+        return {name: counts[name] / total for name in ORIGIN_NAMES.values() if counts.get(name)}
 
     @property
     def possible(self) -> Mapping[str, float]:
         """The same, had every draft been verified that was proposed for this answer."""
-        total, counts = self.answer.tokens, self.answer.possible_by_source
-        return {name: counts[name] / total for name in SOURCE_NAMES.values() if counts.get(name)}
+        total, counts = self.answer.tokens, self.answer.possible_by_origin
+        return {name: counts[name] / total for name in ORIGIN_NAMES.values() if counts.get(name)}
 
     @property
     def saved_seconds(self) -> float:
@@ -171,12 +171,12 @@ class SessionStatistics:
         return self.session.plain_seconds - self.session.seconds
 
     def trend(self) -> list[float]:
-        """Tokens per call over the last five minutes up to the latest step; 0 for no calls."""
+        """Tokens per step over the last five minutes up to the latest step; 0 for no steps."""
         values = [0.0] * TREND_BUCKETS
         for bucket in self._buckets:
             age = self._buckets[-1].number - bucket.number
             if age < TREND_BUCKETS:
-                values[-1 - age] = bucket.tokens / bucket.calls
+                values[-1 - age] = bucket.tokens / bucket.steps
         return values
 
     def _wrote(self, event: Wrote, time: float) -> None:
@@ -211,8 +211,8 @@ class SessionStatistics:
         self._add_to_trend(int(time / TREND_SECONDS * TREND_BUCKETS), tokens)
 
     def _add_to_trend(self, number: int, tokens: int) -> None:
-        """Count one call."""
+        """Count one step."""
         if not self._buckets or self._buckets[-1].number != number:
             self._buckets.append(TrendBucket(number))
-        self._buckets[-1].calls += 1
+        self._buckets[-1].steps += 1
         self._buckets[-1].tokens += tokens

@@ -1,7 +1,7 @@
 """What one answer cost, and which drafter each part of it came from.
 
 `Statistics` are the figures of `ask --json` and of the acceptance panel; `Provenance` attributes
-the text to drafters and is stored with the figures, as runs of (characters, source name), the name
+the text to drafters and is stored with the figures, as runs of (characters, origin name), the name
 empty for the model itself. Both only count: they time nothing and format nothing.
 """
 
@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 from engines.budget.protocol import BudgetStatus
-from engines.draft_tree import SOURCE_NAMES, STUDENT, DraftTree, credited
+from engines.draft_tree import DRAFT_MODEL, ORIGIN_NAMES, DraftTree, credited
 from engines.step import Context, Proposal, Step
 
 PLAIN_SAMPLES = 5
@@ -35,28 +35,29 @@ class Statistics:
     Attributes:
         prompt_tokens: tokens of the prompt, reused ones included.
         tokens: tokens emitted, the stop token included.
-        target_calls: forward passes, prefill and the token it yields excluded.
-        call_tokens: tokens that came out of those calls.
+        steps: of the loop, without the one whose token came out of prefill.
+        step_tokens: tokens that came out of those steps.
         drafted: draft tokens verified; accepted: those that were emitted.
         longest_drafted: draft tokens on the longest path of each verified tree: its side branches
             exclude each other, so that more can never be accepted.
         seconds: wall time from the request to the end; first_token_seconds: to the first token.
-        decode_seconds: wall time of the cycles of the loop; target_seconds: inside the target.
-        plain_seconds: what those cycles would have taken without drafts, as far as `compare` was
+        decode_seconds: wall time of the steps of the loop; target_seconds: inside the target.
+        plain_seconds: what those steps would have taken without drafts, as far as `compare` was
             called; 0 while unknown.
-        by_source: tokens credited to each source, by its stable name.
-        drafted_by_source: the same sources' draft tokens: the longest path of each verified tree,
+        by_origin: tokens credited to each origin, by its stable name.
+        drafted_by_origin: the same origins' draft tokens: the longest path of each verified tree,
             since its side branches exclude each other.
-        possible_by_source: tokens that drafts, verified or not, would have supplied if every draft
-            had been verified, each credited to one source.
-        student_compared: positions at which the student's likeliest draft, verified or not, can be
-            compared with the text that came; student_matched: those at which it was right.
+        possible_by_origin: tokens that drafts, verified or not, would have supplied if every draft
+            had been verified, each credited to one origin.
+        draft_model_compared: positions at which the draft model's likeliest draft, verified or not,
+            can be compared with the text that came; draft_model_matched: those at which it was
+            right.
     """
 
     prompt_tokens: int = 0
     tokens: int = 0
-    target_calls: int = 0
-    call_tokens: int = 0
+    steps: int = 0
+    step_tokens: int = 0
     drafted: int = 0
     accepted: int = 0
     longest_drafted: int = 0
@@ -65,11 +66,11 @@ class Statistics:
     decode_seconds: float = 0.0
     target_seconds: float = 0.0
     plain_seconds: float = 0.0
-    student_compared: int = 0
-    student_matched: int = 0
-    by_source: dict[str, int] = field(default_factory=dict)
-    drafted_by_source: dict[str, int] = field(default_factory=dict)
-    possible_by_source: dict[str, int] = field(default_factory=dict)
+    draft_model_compared: int = 0
+    draft_model_matched: int = 0
+    by_origin: dict[str, int] = field(default_factory=dict)
+    drafted_by_origin: dict[str, int] = field(default_factory=dict)
+    possible_by_origin: dict[str, int] = field(default_factory=dict)
     _ahead: list[tuple[DraftTree, int]] = field(default_factory=list)
     _slowdowns: deque[float] = field(default_factory=lambda: deque(maxlen=PLAIN_SAMPLES))
     _last_drafted: bool = False
@@ -80,21 +81,21 @@ class Statistics:
     def observe(self, step: Step) -> None:
         """Count one step."""
         self.tokens += len(step.tokens)
-        for sources in filter(None, step.sources):
-            _count(self.by_source, sources, 1)
+        for origins in filter(None, step.origins):
+            _count(self.by_origin, origins, 1)
         self._foresee(step)
         if step.prefill:
             return
         if step.drafted:
-            for source, _ in _levels(step.tree):
-                _count(self.drafted_by_source, source, 1)
+            for origin, _ in _levels(step.tree):
+                _count(self.drafted_by_origin, origin, 1)
         for proposal in step.proposals:
-            if proposal.drafter == SOURCE_NAMES[STUDENT]:
+            if proposal.drafter == ORIGIN_NAMES[DRAFT_MODEL]:
                 compared, matched = compare_chain(proposal, step.tokens)
-                self.student_compared += compared
-                self.student_matched += matched
-        self.target_calls += 1
-        self.call_tokens += len(step.tokens)
+                self.draft_model_compared += compared
+                self.draft_model_matched += matched
+        self.steps += 1
+        self.step_tokens += len(step.tokens)
         self.drafted += step.drafted
         self.accepted += step.accepted
         self.longest_drafted += max(step.tree.depths())
@@ -104,16 +105,16 @@ class Statistics:
     def _foresee(self, step: Step) -> None:
         """Count the tokens that drafts had right, each followed until its first wrong token.
 
-        An accepted token counts for the source it is credited to, so that no source has less here.
+        An accepted token counts for the origin it is credited to, so that no origin has less here.
         """
         if not self._ahead:
             self._ahead = [(one.tree, 0) for one in step.proposals if not one.after]
-        for token, accepted in zip(step.tokens, step.sources, strict=True):
+        for token, accepted in zip(step.tokens, step.origins, strict=True):
             rows = ((tree, _child(tree, row, token)) for tree, row in self._ahead)
             self._ahead = [(tree, row) for tree, row in rows if row]
-            foreseen = accepted or reduce(or_, (tree.sources[row] for tree, row in self._ahead), 0)
+            foreseen = accepted or reduce(or_, (tree.origins[row] for tree, row in self._ahead), 0)
             if foreseen:
-                _count(self.possible_by_source, foreseen, 1)
+                _count(self.possible_by_origin, foreseen, 1)
 
     def compare(self, step: Step, budget_status: BudgetStatus) -> float:
         """Count the seconds that `step` would have taken without drafts, and return them.
@@ -125,14 +126,14 @@ class Statistics:
         """
         if step.prefill:
             return 0.0
-        cycle, known = step.timings.total - step.timings.draft, budget_status.plain_seconds
+        step_s, known = step.timings.total - step.timings.draft, budget_status.plain_seconds
         if step.drafted:
             slowdown = median(self._slowdowns) if len(self._slowdowns) >= MIN_PLAIN_STEPS else 1.0
-            seconds = len(step.tokens) * min(known * slowdown, cycle)
+            seconds = len(step.tokens) * min(known * slowdown, step_s)
         else:
-            seconds = cycle
-            if known > 0 and (not self._last_drafted or cycle >= MIN_STEADY_S):
-                self._slowdowns.append(cycle / known)
+            seconds = step_s
+            if known > 0 and (not self._last_drafted or step_s >= MIN_STEADY_S):
+                self._slowdowns.append(step_s / known)
         self._last_drafted = step.drafted > 0
         self.plain_seconds += seconds
         return seconds
@@ -143,8 +144,8 @@ class Statistics:
         The prompt, and the time to the first token, are those of its beginning.
         """
         begun = _stored(earlier)
-        total = replace(begun, by_source={**begun.by_source})
-        total.drafted_by_source = {**begun.drafted_by_source}
+        total = replace(begun, by_origin={**begun.by_origin})
+        total.drafted_by_origin = {**begun.drafted_by_origin}
         total.add(self)
         if begun.tokens:
             total.prompt_tokens = begun.prompt_tokens
@@ -156,20 +157,20 @@ class Statistics:
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for totals, added in (
-            (self.by_source, other.by_source),
-            (self.drafted_by_source, other.drafted_by_source),
+            (self.by_origin, other.by_origin),
+            (self.drafted_by_origin, other.drafted_by_origin),
         ):
             for name, tokens in added.items():
                 totals[name] = totals.get(name, 0) + tokens
 
     def figures(self) -> dict[str, object]:
         """The totals by name, as they are stored with an answer."""
-        return {name: getattr(self, name) for name in (*COUNTS, "by_source", "drafted_by_source")}
+        return {name: getattr(self, name) for name in (*COUNTS, "by_origin", "drafted_by_origin")}
 
     @property
-    def tokens_per_call(self) -> float:
-        """Tokens emitted by target calls per target call; 0 before the first call."""
-        return self.call_tokens / self.target_calls if self.target_calls else 0.0
+    def tokens_per_step(self) -> float:
+        """Tokens emitted per step; 0 before the first."""
+        return self.step_tokens / self.steps if self.steps else 0.0
 
     @property
     def acceptance_rate(self) -> float:
@@ -177,25 +178,26 @@ class Statistics:
         return self.accepted / self.longest_drafted if self.longest_drafted else 0.0
 
     @property
-    def student_acceptance(self) -> float:
-        """Share of positions at which the student was right; 0 before one could be compared."""
-        return self.student_matched / self.student_compared if self.student_compared else 0.0
+    def draft_model_acceptance(self) -> float:
+        """Share of positions at which the draft model was right; 0 before one could be compared."""
+        compared = self.draft_model_compared
+        return self.draft_model_matched / compared if compared else 0.0
 
     @property
     def overhead_seconds(self) -> float:
-        """Time of the loop outside target calls."""
+        """Time of the loop outside the target."""
         return self.decode_seconds - self.target_seconds
 
     @property
     def tokens_per_second(self) -> float:
-        """Speed of decoding, prefill excluded; 0 before the first call."""
-        return self.call_tokens / self.decode_seconds if self.decode_seconds else 0.0
+        """Speed of decoding, prefill excluded; 0 before the first step."""
+        return self.step_tokens / self.decode_seconds if self.decode_seconds else 0.0
 
 
 COUNTS = tuple(
     entry.name
     for entry in fields(Statistics)
-    if not entry.name.startswith("_") and not entry.name.endswith("by_source")
+    if not entry.name.startswith("_") and not entry.name.endswith("by_origin")
 )
 """The attributes that are single numbers."""
 
@@ -210,19 +212,19 @@ def _stored(figures: Mapping[str, object]) -> Statistics:
     # Earlier versions counted the drafts' side branches alone.
     stored.longest_drafted = stored.longest_drafted or stored.drafted
     for name, totals in (
-        ("by_source", stored.by_source),
-        ("drafted_by_source", stored.drafted_by_source),
+        ("by_origin", stored.by_origin),
+        ("drafted_by_origin", stored.drafted_by_origin),
     ):
         counts = figures.get(name)
-        for source, tokens in counts.items() if isinstance(counts, dict) else ():
-            if source in SOURCE_NAMES.values() and isinstance(tokens, int):
-                totals[source] = tokens
+        for origin, tokens in counts.items() if isinstance(counts, dict) else ():
+            if origin in ORIGIN_NAMES.values() and isinstance(tokens, int):
+                totals[origin] = tokens
     return stored
 
 
-def _count(totals: dict[str, int], sources: int, tokens: int) -> None:
-    """Count `tokens` of the source that is credited for `sources`."""
-    name = SOURCE_NAMES[credited(sources)]
+def _count(totals: dict[str, int], origins: int, tokens: int) -> None:
+    """Count `tokens` of the origin that is credited for `origins`."""
+    name = ORIGIN_NAMES[credited(origins)]
     totals[name] = totals.get(name, 0) + tokens
 
 
@@ -233,9 +235,9 @@ def _child(tree: DraftTree, row: int, token: int) -> int:
 
 
 def _levels(tree: DraftTree) -> set[tuple[int, int]]:
-    """The credited sources and the levels of `tree` on which they have a row."""
-    rows = zip(tree.sources, tree.depths(), strict=True)
-    return {(credited(sources), depth) for sources, depth in rows if depth}
+    """The credited origins and the levels of `tree` on which they have a row."""
+    rows = zip(tree.origins, tree.depths(), strict=True)
+    return {(credited(origins), depth) for origins, depth in rows if depth}
 
 
 def compare_chain(proposal: Proposal, tokens: Sequence[int]) -> tuple[int, int]:
@@ -258,7 +260,7 @@ def compare_chain(proposal: Proposal, tokens: Sequence[int]) -> tuple[int, int]:
     return matched, matched
 
 
-SOURCES_KEY = "sources"
+ORIGINS_KEY = "origins"
 """The key of the runs among an answer's stored figures."""
 
 STATES_KEY = "worded_from"
@@ -267,19 +269,19 @@ for."""
 REMARK_KEY = "remark"
 """The key of what to know of an answer; absent: nothing."""
 
-_BITS: Mapping[str, int] = {"": 0, **{name: bit for bit, name in SOURCE_NAMES.items()}}
+_BITS: Mapping[str, int] = {"": 0, **{name: bit for bit, name in ORIGIN_NAMES.items()}}
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of the answer's text and the source bit its tokens are credited to (0: the model)."""
+    """A piece of the answer's text and the origin bit its tokens are credited to (0: the model)."""
 
     text: str
-    source: int
+    origin: int
 
 
 class Provenance:
-    """The runs of an answer in progress; neighbours of the same source are joined."""
+    """The runs of an answer in progress; neighbours of the same origin are joined."""
 
     def __init__(self) -> None:
         self._runs: list[tuple[int, str]] = []
@@ -287,7 +289,7 @@ class Provenance:
     def append(self, pieces: Iterable[Piece]) -> None:
         """Add the text of new tokens."""
         for piece in pieces:
-            name = SOURCE_NAMES.get(piece.source, "")
+            name = ORIGIN_NAMES.get(piece.origin, "")
             length = len(piece.text)
             if self._runs and self._runs[-1][1] == name:
                 length += self._runs.pop()[0]

@@ -108,7 +108,7 @@ def _split(pieces: Sequence[Piece], at: int) -> tuple[list[Piece], list[Piece]]:
     """`pieces` before and behind `at` characters; none of them is empty."""
     before, behind = list[Piece](), list[Piece]()
     for piece in pieces:
-        before.append(Piece(piece.text[: max(0, at)], piece.source))
-        behind.append(Piece(piece.text[max(0, at) :], piece.source))
+        before.append(Piece(piece.text[: max(0, at)], piece.origin))
+        behind.append(Piece(piece.text[max(0, at) :], piece.origin))
         at -= len(piece.text)
     return [one for one in before if one.text], [one for one in behind if one.text]

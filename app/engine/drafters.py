@@ -39,12 +39,12 @@ def _dense(stores: Stores) -> list[Drafter]:
     return [DenseDrafter(stores.dense.memory)]
 
 
-def _student(stores: Stores) -> list[Drafter]:
-    if stores.student is None:
+def _draft_model(stores: Stores) -> list[Drafter]:
+    if stores.draft_model is None:
         return []
-    from engines.drafters.student import StudentDrafter
+    from engines.drafters.draft_model import DraftModelDrafter
 
-    return [StudentDrafter(stores.student)]
+    return [DraftModelDrafter(stores.draft_model)]
 
 
 def _head(stores: Stores) -> list[Drafter]:
@@ -60,7 +60,7 @@ MAKERS: dict[str, Maker] = {
     "recycle": lambda _stores: [TokenRecycling()],
     "crest": _crest,
     "dense": _dense,
-    "student": _student,
+    "draft-model": _draft_model,
     "mtp": lambda stores: [MtpDrafter(stores.heads)] if stores.heads is not None else [],
     "head": _head,
 }

@@ -16,11 +16,16 @@ from typing import TYPE_CHECKING, TypeVar
 from app.chat_settings import NEW_SEED
 from app.config import DRAFTERS, Config, CrestConfig, Options, load_config
 from app.engine.chat_states import ChatStates
+from app.engine.draft_model import (
+    MAX_LIGHT_BYTES,
+    VersionedDraftModel,
+    draft_model_file,
+    draft_model_name,
+)
 from app.engine.drafters import HEAVY, make_drafters
-from app.engine.head import HeadSource, open_head
+from app.engine.head import VersionedHead, open_head
 from app.engine.learned_state import LearnedState
 from app.engine.stores import HasError, Stores, make_observers, open_replay, open_stores
-from app.engine.student import MAX_LIGHT_BYTES, StudentSource, student_file, student_name
 from app.locations import Locations, locate
 from app.models.discovery import (
     EMBEDDED_ITEMS,
@@ -96,8 +101,8 @@ class Engine:
             it for a whole answer, idle encoding and `exclusively` for each pass, a benchmark around
             its own passes. Nobody calls the target without it; tokenizing needs only `vocabulary`,
             and no lock.
-        student_source: where the draft model comes from; None for none. head_source: likewise
-            for the draft head.
+        versioned_draft_model: where the draft model comes from; None for none. versioned_head:
+            likewise for the draft head.
         stop: texts at which an answer ends, where the model has no token for that.
         restrictions: what does not work with this model, a sentence each.
         learns: whether answers are recorded for them to learn from.
@@ -127,8 +132,8 @@ class Engine:
     busy: Lock = field(default_factory=Lock)
     observers: list[StepObserver] = field(default_factory=list)
     states: ChatStates | None = None
-    student_source: StudentSource | None = None
-    head_source: HeadSource | None = None
+    versioned_draft_model: VersionedDraftModel | None = None
+    versioned_head: VersionedHead | None = None
     learns: bool = False
 
     @property
@@ -147,10 +152,10 @@ class Engine:
         return len(self.stores.dense.memory) if self.stores.dense is not None else None
 
     @property
-    def student_name(self) -> str:
+    def draft_model_name(self) -> str:
         """Name of the draft model; empty where none is loaded."""
-        source = self.student_source if self.stores.student is not None else None
-        return source.name if source is not None else ""
+        versioned = self.versioned_draft_model if self.stores.draft_model is not None else None
+        return versioned.name if versioned is not None else ""
 
     def exclusively(self, slices: Iterator[T]) -> Generator[T | None]:
         """Yield from `slices`, holding the lock while each one is computed, but not between.
@@ -216,9 +221,11 @@ def load(
     learned, costs, calibration, backoffs = _restore_learned(model, locations)
     names = _without_heavy(options.drafters) if light else options.drafters
     stores = open_stores(names, locations, model.target, model.vocabulary, config.crest.max_bytes)
-    source = _open_student(names, stores, chosen, model, options, config, locations, light=light)
-    head_source = open_head(names, stores, path, model.target, locations)
-    if stores.student is not None or head_source is not None:
+    versioned = _open_draft_model(
+        names, stores, chosen, model, options, config, locations, light=light
+    )
+    versioned_head = open_head(names, stores, path, model.target, locations)
+    if stores.draft_model is not None or versioned_head is not None:
         stores.replay = open_replay(locations, model.target)
     return Engine(
         name=model_name(chosen, locations),
@@ -241,8 +248,8 @@ def load(
         learned=learned,
         stores=stores,
         observers=make_observers(stores),
-        student_source=source,
-        head_source=head_source,
+        versioned_draft_model=versioned,
+        versioned_head=versioned_head,
         learns=config.learn,
     )
 
@@ -281,7 +288,7 @@ def _restore_learned(
     return learned, costs, calibration, backoffs
 
 
-def _open_student(
+def _open_draft_model(
     names: Sequence[str],
     stores: Stores,
     chosen: Path,
@@ -291,19 +298,21 @@ def _open_student(
     locations: Locations,
     *,
     light: bool,
-) -> StudentSource | None:
+) -> VersionedDraftModel | None:
     """If it is one of the drafters `names`, open the draft model.
 
-    See `_student_source`. Errors are collected in `stores`.
+    See `_versioned_draft_model`. Errors are collected in `stores`.
     """
-    source: StudentSource | None = None
+    versioned: VersionedDraftModel | None = None
     light = light and options.drafters == DRAFTERS
-    if "student" in names:
+    if "draft-model" in names:
         with stores.collecting_errors():
-            source = _student_source(chosen, model, options, config, locations, light=light)
-    if source is not None:
-        source.open(stores)
-    return source
+            versioned = _versioned_draft_model(
+                chosen, model, options, config, locations, light=light
+            )
+    if versioned is not None:
+        versioned.open(stores)
+    return versioned
 
 
 def _load_folder(path: Path, options: Options, config: Config) -> LoadedModel:
@@ -316,7 +325,7 @@ def _load_folder(path: Path, options: Options, config: Config) -> LoadedModel:
     return load_model(path, device=device, context_length=config.context, threads=config.threads)
 
 
-def _student_source(
+def _versioned_draft_model(
     chosen: Path,
     model: LoadedModel,
     options: Options,
@@ -324,7 +333,7 @@ def _student_source(
     locations: Locations,
     *,
     light: bool,
-) -> StudentSource | None:
+) -> VersionedDraftModel | None:
     """Where the draft model of `model`, opened from the file `chosen`, comes from; None for none.
 
     With `light`, a large file is left out.
@@ -332,11 +341,11 @@ def _student_source(
     Raises:
         ModelError: there is no model of the name in the settings.
     """
-    path = student_file(config.student, chosen, locations)
+    path = draft_model_file(config.draft_model, chosen, locations)
     if path is None or (light and path.is_file() and path.stat().st_size > MAX_LIGHT_BYTES):
         return None
-    return StudentSource(
-        name=student_name(path, locations),
+    return VersionedDraftModel(
+        name=draft_model_name(path, locations),
         original=path,
         target=model.target.fingerprint,
         vocabulary=model.vocabulary,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.engine.student_versions import head_versions
+from app.engine.draft_model_versions import head_versions
 from app.locations import Locations
 from engines.distillation.versions import ORIGINAL, VersionIdentity, Versions
 from engines.drafters.head import HeadDrafter, read_head
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class HeadSource:
+class VersionedHead:
     """Where the draft head of a loaded target comes from.
 
     Attributes:
@@ -61,7 +61,7 @@ class HeadSource:
 
 def open_head(
     names: Sequence[str], stores: Stores, path: Path, target: Target, locations: Locations
-) -> HeadSource | None:
+) -> VersionedHead | None:
     """If it is one of the drafters `names`, open the draft head of `target`, loaded from `path`.
 
     Safetensors folders have none, since it is made with a GGUF file's output matrix, nor have
@@ -69,6 +69,6 @@ def open_head(
     """
     if HeadDrafter.name not in names or path.is_dir() or not target.width:
         return None
-    source = HeadSource(target.fingerprint, target.width, target.vocabulary_size, locations)
-    source.open(stores)
-    return source
+    versioned = VersionedHead(target.fingerprint, target.width, target.vocabulary_size, locations)
+    versioned.open(stores)
+    return versioned

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from app.engine.student_versions import replay_path
+from app.engine.draft_model_versions import replay_path
 from app.indexing.corpus_index import crest_path
 from app.locations import Locations, make_folder
 from datastores.crest.reader import CrestReader
@@ -29,9 +29,9 @@ from engines.target import Floats, Target, Vocabulary
 if TYPE_CHECKING:
     from datastores.dense.index import DenseIndex
     from datastores.dense.worker import DenseWorker
-    from datastores.replay_buffer.writer import AnswerOrigin, ReplayWriter
+    from datastores.replay_buffer.writer import AnswerDetails, ReplayWriter
+    from engines.drafters.draft_model import DraftModel
     from engines.drafters.head import Head
-    from engines.drafters.student import Student
 
 
 @dataclass(slots=True)
@@ -41,19 +41,19 @@ class Stores:
     Attributes:
         crest: n-grams of texts and past chats, for the model's tokenizer.
         dense: hidden states of this model.
-        student: the draft model; no store, but opened and shared like one.
-        student_version: `Versions.current_identity` when it was opened.
+        draft_model: the draft model; no store, but opened and shared like one.
+        draft_model_version: `Versions.current_identity` when it was opened.
         heads: prediction heads of the model itself, likewise.
         head, head_version: the draft head, likewise.
         stops: tokens that end an answer: nothing is drafted behind them.
-        replay: what student and head learn from.
+        replay: what the draft model and the head learn from.
         errors: which stores were damaged and are rebuilt, or cannot be used.
     """
 
     crest: CrestReader | None = None
     dense: DenseWorker | None = None
-    student: Student | None = None
-    student_version: VersionIdentity = ORIGINAL
+    draft_model: DraftModel | None = None
+    draft_model_version: VersionIdentity = ORIGINAL
     heads: Heads | None = None
     head: Head | None = None
     head_version: VersionIdentity = ORIGINAL
@@ -85,19 +85,19 @@ class Stores:
         with suppress(WorkerClosedError):
             self.dense.ask(work)
 
-    def forget_source(self, source: str) -> None:
-        """Have the stores that record answers forget what they recorded under `source`.
+    def forget(self, owner: str) -> None:
+        """Have the stores that record answers forget what they recorded under `owner`.
 
         Raises:
             StoreError: the disk failed.
         """
         if self.replay is not None:
-            self.replay.forget(source)
-        self.ask_dense(lambda index: index.forget(source))
+            self.replay.forget(owner)
+        self.ask_dense(lambda index: index.forget(owner))
 
     def close(self) -> None:
         """Close them; those that record answers write what they have not written yet."""
-        self.student = self.heads = self.head = None
+        self.draft_model = self.heads = self.head = None
         if self.replay is not None:
             self.replay.close()
         if self.crest is not None:
@@ -184,18 +184,18 @@ def open_dense(stores: Stores, locations: Locations, target: Target) -> None:
 
 @runtime_checkable
 class Recorder(Protocol):
-    """An observer that records answers under `source`; None: it records none."""
+    """An observer that records answers under `owner`; None: it records none."""
 
-    source: str | None
+    owner: str | None
 
 
 @runtime_checkable
 class AnswerKeeper(Protocol):
     """An observer that records the answer being generated, and writes only what it shall keep."""
 
-    def wanted(self, position: int, sources: Sequence[int]) -> tuple[Sequence[int], Floats]: ...
+    def wanted(self, position: int, origins: Sequence[int]) -> tuple[Sequence[int], Floats]: ...
 
-    def keep(self, origin: AnswerOrigin) -> None: ...
+    def keep(self, details: AnswerDetails) -> None: ...
 
     def drop(self) -> None: ...
 
@@ -228,11 +228,11 @@ def make_observers(stores: Stores) -> list[StepObserver]:
     return observers
 
 
-def set_recording_source(observers: Iterable[StepObserver], source: str | None) -> None:
-    """Have answers recorded under `source` from now on; None: have none recorded."""
+def set_recording_owner(observers: Iterable[StepObserver], owner: str | None) -> None:
+    """Have answers recorded under `owner` from now on; None: have none recorded."""
     for observer in observers:
         if isinstance(observer, Recorder):
-            observer.source = source
+            observer.owner = owner
 
 
 def wanted_logits(observers: Iterable[StepObserver]) -> Keep | None:
@@ -241,11 +241,11 @@ def wanted_logits(observers: Iterable[StepObserver]) -> Keep | None:
     return keepers[0].wanted if keepers else None
 
 
-def keep_answer(observers: Iterable[StepObserver], origin: AnswerOrigin | None) -> None:
-    """Have the answer that was just recorded written, as of `origin`; None: have it dropped."""
+def keep_answer(observers: Iterable[StepObserver], details: AnswerDetails | None) -> None:
+    """Have the answer that was just recorded written, as of `details`; None: have it dropped."""
     for observer in observers:
         if isinstance(observer, AnswerKeeper):
-            observer.keep(origin) if origin is not None else observer.drop()
+            observer.keep(details) if details is not None else observer.drop()
 
 
 def forget_answers(drafters: Iterable[Drafter]) -> None:

@@ -20,6 +20,16 @@ from typing import BinaryIO, Self, cast
 
 from app.importing.events import SkippedFile
 from app.importing.find_files import storable_name
+from app.importing.import_file import (
+    MAX_ARCHIVE_MEMBERS,
+    MAX_ARCHIVE_RATIO,
+    MAX_TEXT_BYTES,
+    MIN_UNPACKED_LIMIT_BYTES,
+    FormatReader,
+    ImportFile,
+    Outcome,
+    mebibytes,
+)
 from app.importing.skipped_names import (
     EXPORT_COMPANIONS,
     OF_A_PROGRAM,
@@ -28,19 +38,9 @@ from app.importing.skipped_names import (
     is_left_behind,
     skip_reason,
 )
-from app.importing.source_file import (
-    MAX_ARCHIVE_MEMBERS,
-    MAX_ARCHIVE_RATIO,
-    MAX_TEXT_BYTES,
-    MIN_UNPACKED_LIMIT_BYTES,
-    FormatReader,
-    Outcome,
-    SourceFile,
-    mebibytes,
-)
 from datastores.errors import InputError
 
-Members = Iterator[SourceFile | SkippedFile]
+Members = Iterator[ImportFile | SkippedFile]
 
 _ZIP_SUFFIXES = (".epub", "")
 """Suffixes of other ZIPs that contain texts; office documents and programs are ZIPs too, but their
@@ -75,7 +75,7 @@ _DAMAGE: tuple[type[Exception], ...] = (
 )
 
 
-def archive_members(file: SourceFile) -> Members | None:
+def archive_members(file: ImportFile) -> Members | None:
     """The members of `file`, opened when they are iterated; None if it is no archive."""
     is_zip = file.suffix in _ZIP_SUFFIXES and file.head.startswith(b"PK\x03\x04")
     if is_zip or file.suffix == ".zip":
@@ -83,11 +83,11 @@ def archive_members(file: SourceFile) -> Members | None:
     return tar_members(file) if file.filename.endswith(_TAR_SUFFIXES) else None
 
 
-def _claims_unread(file: SourceFile) -> bool:
+def _claims_unread(file: ImportFile) -> bool:
     return file.head.startswith(tuple(_UNREAD))
 
 
-def _refuse_unread(file: SourceFile) -> Iterator[Outcome]:
+def _refuse_unread(file: ImportFile) -> Iterator[Outcome]:
     packer = next(name for start, name in _UNREAD.items() if file.head.startswith(start))
     raise InputError(f"packed with {packer}, which is not read: unpack it to import what is in it")
 
@@ -95,7 +95,7 @@ def _refuse_unread(file: SourceFile) -> Iterator[Outcome]:
 UNREAD_ARCHIVE = FormatReader("packed file", _claims_unread, _refuse_unread)
 
 
-def zip_members(archive: SourceFile) -> Members:
+def zip_members(archive: ImportFile) -> Members:
     """The files in a ZIP, in its order; of an export of chats only what the person wrote or read.
 
     Raises:
@@ -121,7 +121,7 @@ def zip_members(archive: SourceFile) -> Members:
                 yield _zip_member(archive, opened, info)
 
 
-def tar_members(archive: SourceFile) -> Members:
+def tar_members(archive: ImportFile) -> Members:
     """The files in a tar, compressed or not, in its order: it can only be read forwards.
 
     Raises:
@@ -177,7 +177,7 @@ def _refuse_bomb(members: int, unpacked: int, packed: int) -> None:
 class _ProgramFolders:
     """The folders of an archive that are no texts of the person's; each is named once."""
 
-    def __init__(self, archive: SourceFile) -> None:
+    def __init__(self, archive: ImportFile) -> None:
         self._archive = archive
         self._named: set[str] = set()
         self._unnamed: list[str] = []
@@ -213,8 +213,8 @@ class _CheckedHeader(tarfile.TarInfo):
 
 
 def _zip_member(
-    archive: SourceFile, opened: zipfile.ZipFile, info: zipfile.ZipInfo
-) -> SourceFile | SkippedFile:
+    archive: ImportFile, opened: zipfile.ZipFile, info: zipfile.ZipInfo
+) -> ImportFile | SkippedFile:
     reason = _member_problem(info.filename, info.file_size)
     if reason:
         return _skipped(archive, info.filename, reason)
@@ -224,12 +224,12 @@ def _zip_member(
         with archive_errors(Exception):
             return cast(BinaryIO, opened.open(info))
 
-    return SourceFile(name, info.file_size, opened_member)
+    return ImportFile(name, info.file_size, opened_member)
 
 
 def _tar_member(
-    archive: SourceFile, tar: tarfile.TarFile, info: tarfile.TarInfo
-) -> SourceFile | SkippedFile:
+    archive: ImportFile, tar: tarfile.TarFile, info: tarfile.TarInfo
+) -> ImportFile | SkippedFile:
     reason = _member_problem(info.name, info.size) if info.isfile() else "not a regular file"
     if not reason and info.size > MAX_TEXT_BYTES:
         reason = f"larger than {mebibytes(MAX_TEXT_BYTES)}"
@@ -238,7 +238,7 @@ def _tar_member(
         return _skipped(archive, info.name, reason)
     # Read now: when a reader opens it, the stream may be at another member.
     content = stream.read()
-    return SourceFile(_member_name(archive, info.name), info.size, lambda: io.BytesIO(content))
+    return ImportFile(_member_name(archive, info.name), info.size, lambda: io.BytesIO(content))
 
 
 def _member_problem(name: str, size: int) -> str:
@@ -255,9 +255,9 @@ def _path(name: str) -> PurePosixPath:
     return PurePosixPath(name.replace("\\", "/"))
 
 
-def _member_name(archive: SourceFile, name: str) -> str:
+def _member_name(archive: ImportFile, name: str) -> str:
     return f"{archive.name}/{storable_name(name)}"
 
 
-def _skipped(archive: SourceFile, name: str, reason: str) -> SkippedFile:
+def _skipped(archive: ImportFile, name: str, reason: str) -> SkippedFile:
     return SkippedFile(_member_name(archive, name), reason)

@@ -18,7 +18,7 @@ class SkippedFile:
     """A file, or a part of one, that was not imported, or not exactly.
 
     Attributes:
-        name: as in `SourceFile.name`, with a place within it where that helps.
+        name: as in `ImportFile.name`, with a place within it where that helps.
         reason: half a sentence; reasons are few, so that they can be counted.
     """
 

@@ -36,14 +36,14 @@ NOT_REGULAR = "not a regular file"
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file to import, with the path of its source and its name within that.
+    """A file to import, with the path of its import and its name within that.
 
     Attributes:
         size: in bytes.
         changed: when it was changed last, in nanoseconds.
     """
 
-    source: str
+    import_path: str
     name: str
     path: Path
     size: int
@@ -55,8 +55,8 @@ def expanded(path: Path) -> Path:
     return Path(os.path.expanduser(path))
 
 
-def source_of(path: Path) -> str:
-    """The name of the source that is imported from `path`."""
+def import_path_of(path: Path) -> str:
+    """The name of the import from `path`."""
     return storable_name(os.path.realpath(expanded(path)))
 
 
@@ -76,16 +76,18 @@ def find_files(path: Path, own: frozenset[Path]) -> Iterator[FoundFile | Skipped
         yield SkippedFile(storable_name(str(path)), NOT_REGULAR)
         return
     root = root.resolve()
-    source = source_of(root)
+    import_path = import_path_of(root)
     if not stat.S_ISDIR(mode):
-        yield _file(source, root, root.name)
+        yield _file(import_path, root, root.name)
     elif root in own:
-        yield SkippedFile(source, "specchat's own data")
+        yield SkippedFile(import_path, "specchat's own data")
     else:
-        yield from _folder(source, root, own)
+        yield from _folder(import_path, root, own)
 
 
-def _folder(source: str, root: Path, own: frozenset[Path]) -> Iterator[FoundFile | SkippedFile]:
+def _folder(
+    import_path: str, root: Path, own: frozenset[Path]
+) -> Iterator[FoundFile | SkippedFile]:
     """Depth first, with a list instead of recursion: folders nest deeper than the stack."""
     waiting = [(root, rules_above(root))]
     while waiting:
@@ -115,11 +117,11 @@ def _folder(source: str, root: Path, own: frozenset[Path]) -> Iterator[FoundFile
             elif is_folder:
                 below.append((path, rules))
             else:
-                yield _file(source, path, str(path.relative_to(root)))
+                yield _file(import_path, path, str(path.relative_to(root)))
         waiting.extend(reversed(below))
 
 
-def _file(source: str, path: Path, name: str) -> FoundFile | SkippedFile:
+def _file(import_path: str, path: Path, name: str) -> FoundFile | SkippedFile:
     name = storable_name(name)
     try:
         status = path.stat()
@@ -133,7 +135,7 @@ def _file(source: str, path: Path, name: str) -> FoundFile | SkippedFile:
         return SkippedFile(name, NOT_REGULAR)
     if not status.st_size:
         return SkippedFile(name, "empty")
-    return FoundFile(source, name, path, status.st_size, status.st_mtime_ns)
+    return FoundFile(import_path, name, path, status.st_size, status.st_mtime_ns)
 
 
 def _skip_reason(path: Path, folder: bool, rules: IgnoreRules, own: frozenset[Path]) -> str:

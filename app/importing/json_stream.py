@@ -19,13 +19,13 @@ from ijson.common import JSONError
 
 from app.importing.encodings import AS_WESTERN
 from app.importing.events import SkippedFile
-from app.importing.json_cleaning import CleanedJson, in_utf8, json_encoding
-from app.importing.source_file import (
+from app.importing.import_file import (
     MAX_ENTRY_BYTES,
     MAX_JSON_DEPTH,
-    SourceFile,
+    ImportFile,
     mebibytes,
 )
+from app.importing.json_cleaning import CleanedJson, in_utf8, json_encoding
 from datastores.errors import InputError
 
 MAX_DROPPED_BYTES = 16 * MAX_ENTRY_BYTES
@@ -91,12 +91,12 @@ def string(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def looks_like_json(file: SourceFile) -> bool:
+def looks_like_json(file: ImportFile) -> bool:
     """Whether it begins like an object or an array."""
     return utf8_head(file).lstrip()[:1] in (b"{", b"[")
 
 
-def utf8_head(file: SourceFile) -> bytes:
+def utf8_head(file: ImportFile) -> bytes:
     """The beginning of `file` in UTF-8, without a byte order mark."""
     encoding = json_encoding(file.head[:4])
     if encoding == "utf-8":
@@ -126,7 +126,7 @@ def json_shape(head: bytes) -> JsonShape:
 
 
 def records(
-    file: SourceFile,
+    file: ImportFile,
     is_part: Callable[[Mapping[str, Any]], bool],
     is_whole: Callable[[Mapping[str, Any]], bool],
 ) -> Iterator[JsonRecord | SkippedFile]:
@@ -322,7 +322,7 @@ def _shallow(events: Iterable[Event]) -> Iterator[Event]:
         yield event
 
 
-def _has_lines(file: SourceFile) -> bool:
+def _has_lines(file: ImportFile) -> bool:
     """Whether each line is a value: the first one is a complete object, and another follows it.
 
     A name that says so will do too, unless an array begins on the first line.
@@ -346,7 +346,7 @@ def _first_line(head: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _lines(file: SourceFile) -> Iterator[JsonRecord | SkippedFile]:
+def _lines(file: ImportFile) -> Iterator[JsonRecord | SkippedFile]:
     with file.open() as stream:
         for number, line in enumerate(_bounded_lines(in_utf8(stream)), start=1):
             try:

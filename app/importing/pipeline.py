@@ -49,17 +49,17 @@ class DocumentWriter:
         self._characters = 0
         self._since = perf_counter()
 
-    def add(self, source: str, file: str, position: int, read: ReadDocument) -> None:
+    def add(self, import_path: str, file: str, position: int, read: ReadDocument) -> None:
         """Add a document that was read."""
-        self._group.append(StoreDocument(source, file, position, read.document))
+        self._group.append(StoreDocument(import_path, file, position, read.document))
         self._characters += read.document.characters
         for kind in read.secrets:
             self._report.secrets.setdefault(kind, []).append(file)
         self._flush_if_due()
 
-    def finish(self, source: str, file: str, digest: str, count: int) -> None:
+    def finish(self, import_path: str, file: str, digest: str, count: int) -> None:
         """Record that a file was read to its end, as in `FinishFile`."""
-        self._group.append(FinishFile(source, file, digest, count))
+        self._group.append(FinishFile(import_path, file, digest, count))
         self._flush_if_due()
 
     def skip_unchanged(self, documents: int) -> None:
@@ -160,7 +160,7 @@ def _import_file(
     item: FoundFile, reader: ReaderProcess, library: Library, writer: DocumentWriter
 ) -> Iterator[SkippedFile | None]:
     """Import one file unless it is unchanged; yields what is skipped, and None for progress."""
-    known, documents = library.finished_file(item.source, item.name)
+    known, documents = library.finished_file(item.import_path, item.name)
     digest, count = "", 0
     yield None
     for event in reader.read(item, known):
@@ -173,11 +173,11 @@ def _import_file(
                 digest = ""
                 yield event
             case ReadDocument():
-                writer.add(item.source, item.name, count, event)
+                writer.add(item.import_path, item.name, count, event)
                 count += 1
                 yield None
     if count:
-        writer.finish(item.source, item.name, digest, count)
+        writer.finish(item.import_path, item.name, digest, count)
 
 
 def _count(report: ImportReport, skipped: SkippedFile) -> SkippedFile:

@@ -29,7 +29,7 @@ from datastores.library.library import Library
 from engines.child_process import AsyncChildProcess, emit, run_child
 
 MAX_NAMED_FILES = 200
-"""More changed files than this are not named to the child, which then reads all of the source."""
+"""More changed files than this are not named to the child, which then reads all of the import."""
 
 
 async def import_in_child(

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from app.importing.events import SkippedFile
 from app.importing.find_files import FoundFile
+from app.importing.import_file import MAX_PDF_BYTES, MIB, ImportFile, ReadTracker
 from app.importing.readers import attachment_readers, make_readers
 from app.importing.reading import (
     FileDigest,
@@ -28,7 +29,6 @@ from app.importing.reading import (
     read_file,
     redacted,
 )
-from app.importing.source_file import MAX_PDF_BYTES, MIB, ReadTracker, SourceFile
 from datastores.library.documents import Document, Part
 from engines.child_process import (
     TIMED_OUT,
@@ -169,7 +169,7 @@ def _answer(path: Path, name: str, known: str, first: int, purpose: str) -> None
     """Read one file, and send what happens: `[kind, position, fields]`."""
     limit_time(READ_TIME_S)
     size = _size(path)
-    tracked = ReadTracker(SourceFile(name, size, lambda: path.open("rb")))
+    tracked = ReadTracker(ImportFile(name, size, lambda: path.open("rb")))
     if purpose == ATTACH:
         events = read_documents(tracked.file, attachment_readers())
     else:

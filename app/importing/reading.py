@@ -15,11 +15,11 @@ from unicodedata import normalize
 from app.importing.archives import Members, archive_errors, archive_members
 from app.importing.events import SkippedFile
 from app.importing.find_files import read_failure
-from app.importing.source_file import (
+from app.importing.import_file import (
     MAX_TEXT_BYTES,
     FormatReader,
+    ImportFile,
     Outcome,
-    SourceFile,
     mebibytes,
 )
 from datastores.chats.history import storable
@@ -55,7 +55,7 @@ class MemberStart:
 
     Attributes:
         number: of the member, from 0.
-        name, size: as in `SourceFile`.
+        name, size: as in `ImportFile`.
     """
 
     number: int
@@ -72,7 +72,7 @@ ReadEvent = Document | SkippedFile | FileDigest | UnchangedFile | MemberStart | 
 
 
 def read_file(
-    file: SourceFile, readers: Sequence[FormatReader], known: str = "", first: int = 0
+    file: ImportFile, readers: Sequence[FormatReader], known: str = "", first: int = 0
 ) -> Iterator[ReadEvent]:
     """Its digest, all documents in it, and why the rest is skipped; never raises for its content.
 
@@ -83,7 +83,7 @@ def read_file(
     yield from _guarded(file.name, _digested(file, readers, known, first))
 
 
-def read_documents(file: SourceFile, readers: Sequence[FormatReader]) -> Iterator[ReadEvent]:
+def read_documents(file: ImportFile, readers: Sequence[FormatReader]) -> Iterator[ReadEvent]:
     """The documents in a file that is not to be opened as an archive, and why the rest is skipped;
     never raises for its content."""
     yield from _guarded(file.name, _documents(file, readers))
@@ -118,7 +118,7 @@ def _guarded(name: str, events: Iterator[ReadEvent]) -> Iterator[ReadEvent]:
 
 
 def _digested(
-    file: SourceFile, readers: Sequence[FormatReader], known: str, first: int
+    file: ImportFile, readers: Sequence[FormatReader], known: str, first: int
 ) -> Iterator[ReadEvent]:
     if not first:
         found = "" if _is_too_large(file, readers) else _digest(file)
@@ -133,7 +133,7 @@ def _digested(
         yield from _archived(file, members, readers, first)
 
 
-def _digest(file: SourceFile) -> str:
+def _digest(file: ImportFile) -> str:
     with file.open() as stream:
         content = hashlib.file_digest(stream, "sha256")  # type: ignore[arg-type]
     content.update(READER_VERSION)
@@ -141,7 +141,7 @@ def _digest(file: SourceFile) -> str:
 
 
 def _archived(
-    archive: SourceFile, members: Members, readers: Sequence[FormatReader], first: int
+    archive: ImportFile, members: Members, readers: Sequence[FormatReader], first: int
 ) -> Iterator[ReadEvent]:
     number = -1
     for number, member in enumerate(members):
@@ -157,7 +157,7 @@ def _archived(
         yield SkippedFile(archive.name, NOTHING_IN_IT)
 
 
-def _member_documents(member: SourceFile, readers: Sequence[FormatReader]) -> Iterator[Outcome]:
+def _member_documents(member: ImportFile, readers: Sequence[FormatReader]) -> Iterator[Outcome]:
     with archive_errors():
         if archive_members(member) is None:
             yield from _documents(member, readers)
@@ -165,7 +165,7 @@ def _member_documents(member: SourceFile, readers: Sequence[FormatReader]) -> It
             yield SkippedFile(member.name, "an archive within an archive")
 
 
-def _documents(file: SourceFile, readers: Sequence[FormatReader]) -> Iterator[Outcome]:
+def _documents(file: ImportFile, readers: Sequence[FormatReader]) -> Iterator[Outcome]:
     reader = _reader_for(file, readers)
     if reader.limit is not None and file.size > reader.limit:
         raise InputError(f"larger than {mebibytes(reader.limit)}")
@@ -184,7 +184,7 @@ def _documents(file: SourceFile, readers: Sequence[FormatReader]) -> Iterator[Ou
         yield SkippedFile(file.name, NOTHING_IN_IT)
 
 
-def _is_too_large(file: SourceFile, readers: Sequence[FormatReader]) -> bool:
+def _is_too_large(file: ImportFile, readers: Sequence[FormatReader]) -> bool:
     """Whether its size alone rules it out; reads no more than its head."""
     if archive_members(file) is not None:
         return False
@@ -192,7 +192,7 @@ def _is_too_large(file: SourceFile, readers: Sequence[FormatReader]) -> bool:
     return limit is not None and file.size > limit
 
 
-def _reader_for(file: SourceFile, readers: Sequence[FormatReader]) -> FormatReader:
+def _reader_for(file: ImportFile, readers: Sequence[FormatReader]) -> FormatReader:
     return next(reader for reader in readers if reader.claims(file))
 
 

@@ -1,6 +1,6 @@
 """Imports into the user's own library: running one, recording it, listing what was imported.
 
-Owns one small JSON file next to the library that records when each source was imported, and whether
+Owns one small JSON file next to the library that records when each import was made, and whether
 completely. It is not in the library because rows there depend on the texts alone, so that a resumed
 import gives the same rows as an uninterrupted one; a date would break that. Without the file only
 the dates are lost. Refuses to know how events are shown.
@@ -20,11 +20,11 @@ from time import time
 from filelock import FileLock
 
 from app.importing.events import Event, ImportFinished
-from app.importing.find_files import expanded, source_of
+from app.importing.find_files import expanded, import_path_of
 from app.importing.pipeline import import_paths
 from app.locations import Locations
 from datastores.errors import StoreError
-from datastores.library.documents import Source
+from datastores.library.documents import Import
 from datastores.library.library import Library
 from datastores.storage.files import write_atomic
 from datastores.storage.integrity import quarantine, quarantined_files
@@ -32,7 +32,7 @@ from datastores.storage.integrity import quarantine, quarantined_files
 
 @dataclass(frozen=True, slots=True)
 class ImportRecord:
-    """The last import of a source.
+    """What is recorded of an import.
 
     Attributes:
         at: when it began or ended, in seconds since 1970.
@@ -49,17 +49,17 @@ ImportRecords = dict[str, ImportRecord]
 
 
 def read_imports(path: Path) -> ImportRecords:
-    """The last import of every source; empty if the file is missing.
+    """What is recorded of every import; empty if the file is missing.
 
     A damaged one is moved aside, where `app.damage` finds it: the next imports write another.
     """
     try:
         found = json.loads(path.read_bytes())
         return {
-            source: ImportRecord(
+            import_path: ImportRecord(
                 float(record["at"]), bool(record["whole"]), bool(record.get("watched", False))
             )
-            for source, record in found.items()
+            for import_path, record in found.items()
         }
     except OSError:
         return {}  # the library says better why nothing here can be read
@@ -69,8 +69,8 @@ def read_imports(path: Path) -> ImportRecords:
         return {}
 
 
-def record_imports(path: Path, sources: Iterable[str], *, whole: bool) -> None:
-    """Record that an import of `sources` begins, or that it is complete.
+def record_imports(path: Path, roots: Iterable[str], *, whole: bool) -> None:
+    """Record that an import of `roots` begins, or that it is complete.
 
     Raises:
         StoreError: the file cannot be written.
@@ -78,40 +78,42 @@ def record_imports(path: Path, sources: Iterable[str], *, whole: bool) -> None:
     now = time()
 
     def record(imports: ImportRecords) -> None:
-        for source in sources:
-            watched = source in imports and imports[source].watched
-            imports[source] = ImportRecord(now, whole, watched)
+        for import_path in roots:
+            watched = import_path in imports and imports[import_path].watched
+            imports[import_path] = ImportRecord(now, whole, watched)
 
     _update(path, record)
 
 
-def watch(path: Path, source: str, watched: bool) -> None:
-    """Follow the changes of an imported `source` from now on, or no longer.
+def watch(path: Path, import_path: str, watched: bool) -> None:
+    """Follow the changes of the import from `import_path` from now on, or no longer.
 
     Raises:
         StoreError: the file cannot be written.
     """
 
     def change(imports: ImportRecords) -> None:
-        record = imports.get(source, ImportRecord(time(), whole=True))
-        imports[source] = replace(record, watched=watched)
+        record = imports.get(import_path, ImportRecord(time(), whole=True))
+        imports[import_path] = replace(record, watched=watched)
 
     _update(path, change)
 
 
-def watched_sources(path: Path) -> list[str]:
-    """The sources whose changes are followed, in the order of their paths."""
-    return sorted(source for source, record in read_imports(path).items() if record.watched)
+def watched_imports(path: Path) -> list[str]:
+    """The imports whose changes are followed, in the order of their paths."""
+    return sorted(
+        import_path for import_path, record in read_imports(path).items() if record.watched
+    )
 
 
-def drop_import(path: Path, source: str) -> None:
-    """Remove `source` from the log; no file keeps its path.
+def drop_import(path: Path, import_path: str) -> None:
+    """Remove `import_path` from the log; no file keeps its path.
 
     Raises:
         StoreError: the file cannot be written.
     """
     if path.exists():
-        _update(path, lambda imports: imports.pop(source, None))
+        _update(path, lambda imports: imports.pop(import_path, None))
     for damaged in quarantined_files(path):
         damaged.unlink()
 
@@ -122,7 +124,9 @@ def _update(path: Path, change: Callable[[ImportRecords], object]) -> None:
         with FileLock(f"{path}.lock"):
             imports = read_imports(path)
             change(imports)
-            text = json.dumps({source: asdict(record) for source, record in imports.items()})
+            text = json.dumps(
+                {import_path: asdict(record) for import_path, record in imports.items()}
+            )
             write_atomic(path, [text])
     except OSError as error:
         lock = f"{path}.lock"
@@ -136,19 +140,19 @@ def import_into(
 ) -> Generator[Event]:
     """Like `import_paths`, into the library of `locations`, with the imports recorded."""
     own = (locations.data, locations.cache, locations.config)
-    sources = [source_of(path) for path in paths if os.path.exists(expanded(path))]
-    record_imports(locations.imported, sources, whole=False)
+    roots = [import_path_of(path) for path in paths if os.path.exists(expanded(path))]
+    record_imports(locations.imported, roots, whole=False)
     for event in import_paths(paths, library, own, only):
         if isinstance(event, ImportFinished):
-            _record_end(library, locations, sources)
+            _record_end(library, locations, roots)
         yield event
 
 
-def _record_end(library: Library, locations: Locations, sources: Sequence[str]) -> None:
-    stored = [source for source in sources if library.contains(source)]
+def _record_end(library: Library, locations: Locations, roots: Sequence[str]) -> None:
+    stored = [import_path for import_path in roots if library.contains(import_path)]
     record_imports(locations.imported, stored, whole=True)
-    for source in set(sources).difference(stored):
-        drop_import(locations.imported, source)
+    for import_path in set(roots).difference(stored):
+        drop_import(locations.imported, import_path)
 
 
 CHARACTERS_PER_TOKEN = 4
@@ -156,15 +160,15 @@ CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True)
-class ListedSource:
-    """An imported source.
+class ListedImport:
+    """An import.
 
     Attributes:
         tokens: of its texts, each counted once; estimated from their length unless `counted`.
         record: of its last import; None if that is not known.
     """
 
-    source: Source
+    stored: Import
     tokens: int
     counted: bool
     record: ImportRecord | None
@@ -172,7 +176,7 @@ class ListedSource:
     @property
     def whole(self) -> bool:
         """Whether its last import was completed, as far as is known."""
-        return self.source.whole and (self.record is None or self.record.whole)
+        return self.stored.whole and (self.record is None or self.record.whole)
 
     @property
     def watched(self) -> bool:
@@ -180,8 +184,8 @@ class ListedSource:
         return self.record is not None and self.record.watched
 
 
-def list_sources(locations: Locations, token_counts: Mapping[bytes, int]) -> list[ListedSource]:
-    """All sources in the order of their paths; `token_counts` of the texts counted, by key.
+def list_imports(locations: Locations, token_counts: Mapping[bytes, int]) -> list[ListedImport]:
+    """All imports in the order of their paths; `token_counts` of the texts counted, by key.
 
     Raises:
         StoreError: the library cannot be opened.
@@ -189,22 +193,22 @@ def list_sources(locations: Locations, token_counts: Mapping[bytes, int]) -> lis
     records = read_imports(locations.imported)
     texts: defaultdict[str, list[bytes]] = defaultdict(list)
     with closing(Library.open(locations.library)) as library:
-        sources = library.sources()
-        for path, digest in library.source_texts():
+        imports = library.imports()
+        for path, digest in library.import_texts():
             texts[path].append(digest)
     return [
-        _listed(source, texts[source.path], token_counts, records.get(source.path))
-        for source in sources
+        _listed(stored, texts[stored.path], token_counts, records.get(stored.path))
+        for stored in imports
     ]
 
 
 def _listed(
-    source: Source,
+    stored: Import,
     texts: Sequence[bytes],
     token_counts: Mapping[bytes, int],
     record: ImportRecord | None,
-) -> ListedSource:
+) -> ListedImport:
     counted = all(text in token_counts for text in texts)
     exact = sum(token_counts.get(text, 0) for text in texts)
-    tokens = exact if counted else source.characters // CHARACTERS_PER_TOKEN
-    return ListedSource(source, tokens, counted, record)
+    tokens = exact if counted else stored.characters // CHARACTERS_PER_TOKEN
+    return ListedImport(stored, tokens, counted, record)

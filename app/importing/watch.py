@@ -1,4 +1,4 @@
-"""Watched sources: what changed in a folder since it was looked at last.
+"""Watched imports: what changed in a folder since it was looked at last.
 
 Folders are polled: sizes and times of change are compared, nothing is read, and how often is bound
 by what a look costs. Owns what counts as changed and as removed, and when a folder is left alone: a
@@ -17,7 +17,7 @@ from app.importing.find_files import READ_FAILURE, find_files
 from datastores.errors import InputError
 
 MAX_WATCHED_FILES = 100_000
-"""Files of one source that are still looked through every few seconds."""
+"""Files of one import that are still looked through every few seconds."""
 MIN_INTERVAL_S, MAX_INTERVAL_S = 2.0, 300.0
 """Bounds of the time between two looks."""
 COST_SHARE = 0.05
@@ -26,7 +26,7 @@ COST_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class FolderState:
-    """What a source looked like.
+    """What an import looked like.
 
     Attributes:
         files: size in bytes and time of change in nanoseconds, by name.
@@ -43,7 +43,7 @@ class FolderState:
 
 @dataclass(frozen=True, slots=True)
 class FolderChange:
-    """What to do about a source.
+    """What to do about an import.
 
     Attributes:
         changed: names of new and changed files.
@@ -54,37 +54,38 @@ class FolderChange:
     removed: frozenset[str]
 
 
-def look(source: str, own: frozenset[Path]) -> FolderState:
-    """What the files of `source` look like now; its folders are listed, no file is read.
+def look(import_path: str, own: frozenset[Path]) -> FolderState:
+    """What the files of `import_path` look like now; its folders are listed, no file is read.
 
     Raises:
         InputError: it is gone or cannot be read, or holds too many files.
     """
-    root = Path(source)
+    root = Path(import_path)
     if not root.exists():
-        raise InputError(f"{source} is gone; its imported texts are kept")
+        raise InputError(f"{import_path} is gone; its imported texts are kept")
     files: dict[str, tuple[int, int]] = {}
     unreadable = set()
     for found in find_files(root, own):
         if isinstance(found, SkippedFile):
             if not found.reason.startswith(READ_FAILURE):
                 continue
-            if found.name == source:
-                raise InputError(f"{source} {found.reason}; its imported texts are kept")
+            if found.name == import_path:
+                raise InputError(f"{import_path} {found.reason}; its imported texts are kept")
             unreadable.add(found.name)
             continue
         files[found.name] = found.size, found.changed
         if len(files) > MAX_WATCHED_FILES:
             raise InputError(
-                f"{source} holds more than {MAX_WATCHED_FILES:,} files: watch a smaller folder"
+                f"{import_path} holds more than {MAX_WATCHED_FILES:,} files: watch a smaller folder"
             )
     return FolderState(files, frozenset(unreadable))
 
 
 def compare(
-    source: str, before: FolderState | None, now: FolderState, stored: Set[str]
+    import_path: str, before: FolderState | None, now: FolderState, stored: Set[str]
 ) -> FolderChange:
-    """What changed in `source` since `before`; None: since an earlier session, so all may have.
+    """What changed in `import_path` since `before`; None: since an earlier session, so all may
+    have.
 
     Args:
         stored: names of its files in the library.
@@ -95,7 +96,7 @@ def compare(
     removed = {name for name in stored if name not in now.files and not now.may_hold(name)}
     if stored and len(removed) == len(stored) and not now.files:
         raise InputError(
-            f"{source} has lost all of its files; its imported texts are kept"
+            f"{import_path} has lost all of its files; its imported texts are kept"
             " (`specchat forget` removes them)"
         )
     known = before.files if before is not None else {}

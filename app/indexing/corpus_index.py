@@ -3,7 +3,7 @@
 The texts are the truth; the stores are updated by a difference of keys. Whatever was added or
 removed since the last run, in the library or in chats, by another process or before a kill, is part
 of that difference, and `run` works through it in slices. Owns what is done in which order, how
-texts are split for a tokenizer, and the ids of passages in CREST. Refuses to know threads, screens
+texts are split for a tokenizer, and the ids of spans in CREST. Refuses to know threads, screens
 and when to run (`app.indexing.indexer`).
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 from app.locations import Locations, make_folder
 from datastores.chats.history import History
 from datastores.corpus import Corpus, CorpusText, is_message
-from datastores.crest.counting import TokenDocument
+from datastores.crest.counting import TokenText
 from datastores.crest.store import MAX_DELTA_TOKENS, CrestStore
 from datastores.errors import StoreError
 from datastores.library.documents import CHATS, CODE, NOTES, SHELL
@@ -38,7 +38,7 @@ KINDS = {
     CODE: draft_tree.CODE.bit_length() - 1,
     SHELL: draft_tree.CODE.bit_length() - 1,
 }
-"""Kind of text → its number in CREST: the position of the bit of the source it is credited to."""
+"""Kind of text → its number in CREST: the position of the bit of the origin it is credited to."""
 
 MAX_ENCODE_CHARACTERS = 2**16
 """Characters given to a tokenizer at once; it takes many times their memory."""
@@ -109,14 +109,14 @@ class CorpusIndex:
         difference = self.corpus.difference(self._cache.keys())
         if difference.added or difference.removed:
             return True
-        return bool(self._missing(dict(passage_ids(self._cache))))
+        return bool(self._missing(dict(span_ids(self._cache))))
 
     def learn(self, keys: Sequence[bytes]) -> bool:
         """Add the few texts under `keys`, just stored; False if that needs a `run` instead."""
         read = ((key, self.corpus.read(key)) for key in keys)
         texts = [tokenize_text(key, found, self._vocabulary) for key, found in read if found]
         self._cache.write(texts)
-        return self._crest.update([one for text in texts for one in token_documents(text)])
+        return self._crest.update([one for text in texts for one in token_texts(text)])
 
     def run(self, *, settle: bool = False) -> Generator[IndexingProgress]:
         """Bring the stores up to date. If it is interrupted, the next run continues.
@@ -125,14 +125,14 @@ class CorpusIndex:
         is rebuilt unless it was, so that the store depends on the texts alone, not on the order in
         which they were added.
         """
-        passages = remove_deleted(self.corpus, self._cache, self._crest)
+        spans = remove_deleted(self.corpus, self._cache, self._crest)
         added = self.corpus.difference(self._cache.keys()).added
         last = IndexingProgress(0, len(added), 0, _has_imports(added))
         for last in self._tokenize(added):
             yield last
         if added:
-            passages = dict(passage_ids(self._cache))
-        missing = self._missing(passages)
+            spans = dict(span_ids(self._cache))
+        missing = self._missing(spans)
         settle = settle and bool(missing or self._crest.has_pending())
         if missing or settle:
             imports = _has_imports(missing) or (settle and bool(self.corpus.library.digests()))
@@ -149,69 +149,67 @@ class CorpusIndex:
         imports = _has_imports(keys)
         characters = tokens = 0
         for number, key in enumerate(keys, start=1):
-            passages = self.corpus.read(key)
-            if passages:
-                batch.append(tokenize_text(key, passages, self._vocabulary))
-            characters += sum(len(passage.text) for passage in passages)
+            parts = self.corpus.read(key)
+            if parts:
+                batch.append(tokenize_text(key, parts, self._vocabulary))
+            characters += sum(len(part.text) for part in parts)
             if characters >= SLICE_CHARACTERS or number == len(keys):
                 self._cache.write(batch)
                 tokens += sum(text.tokens for text in batch)
                 yield IndexingProgress(number, len(keys), tokens, imports)
                 batch, characters = [], 0
 
-    def _missing(self, passages: Mapping[bytes, bytes]) -> list[bytes]:
-        """Keys of tokenized texts that CREST does not have completely, among all `passages`."""
-        return sorted({passages[unknown] for unknown in self._crest.unknown(passages)})
+    def _missing(self, spans: Mapping[bytes, bytes]) -> list[bytes]:
+        """Keys of tokenized texts that CREST does not have completely, among all `spans`."""
+        return sorted({spans[unknown] for unknown in self._crest.unknown(spans)})
 
     def _build(self, missing: Sequence[bytes], settle: bool) -> None:
         """Bring CREST up to date with the token cache."""
         if settle or not self._crest.update(list(self._delta(missing))):
-            self._crest.rebuild(self._documents(self._cache.keys()))
+            self._crest.rebuild(self._spans(self._cache.keys()))
 
-    def _delta(self, keys: Sequence[bytes]) -> Iterator[TokenDocument]:
-        """The documents of the texts under `keys`, up to more than fit into CREST's delta."""
+    def _delta(self, keys: Sequence[bytes]) -> Iterator[TokenText]:
+        """The spans of the texts under `keys`, up to more than fit into CREST's delta."""
         tokens = 0
-        for document in self._documents(keys):
-            yield document
-            tokens += len(document.tokens)
+        for text in self._spans(keys):
+            yield text
+            tokens += len(text.tokens)
             if tokens > MAX_DELTA_TOKENS:
                 return
 
-    def _documents(self, keys: Sequence[bytes]) -> Iterator[TokenDocument]:
+    def _spans(self, keys: Sequence[bytes]) -> Iterator[TokenText]:
         for text in self._cache.read(keys):
-            yield from token_documents(text)
+            yield from token_texts(text)
 
 
 def _has_imports(keys: Iterable[bytes]) -> bool:
     return any(not is_message(key) for key in keys)
 
 
-def passage_id(key: bytes, number: int) -> bytes:
-    """The id in CREST of passage `number` of the text under `key`."""
+def span_id(key: bytes, number: int) -> bytes:
+    """The id in CREST of span `number` of the text under `key`."""
     return hashlib.sha256(number.to_bytes(4, "little") + key).digest()
 
 
-def token_documents(text: TokenizedText) -> Iterator[TokenDocument]:
-    """The passages of a text, as CREST's documents."""
+def token_texts(text: TokenizedText) -> Iterator[TokenText]:
+    """The spans of a text; to CREST each is a text of its own."""
     for number, span in enumerate(text.spans):
-        yield TokenDocument(passage_id(text.key, number), span.tokens, span.kind)
+        yield TokenText(span_id(text.key, number), span.tokens, span.kind)
 
 
-def tokenize_text(
-    key: bytes, passages: Sequence[CorpusText], vocabulary: Vocabulary
-) -> TokenizedText:
-    """The token ids of `passages`; stored ids are reused if they are of this tokenizer."""
+def tokenize_text(key: bytes, parts: Sequence[CorpusText], vocabulary: Vocabulary) -> TokenizedText:
+    """The token ids of `parts`; stored ids are reused if they are of this tokenizer."""
     spans = []
-    for passage in passages:
-        if passage.tokens and passage.tokenizer == vocabulary.fingerprint:
-            tokens = np.array(passage.tokens, dtype=np.uint32)
+    for part in parts:
+        if part.tokens and part.tokenizer == vocabulary.fingerprint:
+            tokens = np.array(part.tokens, dtype=np.uint32)
         else:
             # Arrays at once: as Python's integers, the ids of a long text take nine times as much.
-            pieces = (vocabulary.encode(piece) for piece in split_text(passage.text))
+            pieces = (vocabulary.encode(piece) for piece in split_text(part.text))
             tokens = np.concatenate(
                 [np.empty(0, np.uint32), *(np.array(piece, np.uint32) for piece in pieces)]
             )
-        spans.append(TokenSpan(KINDS[passage.kind], tokens))
+        spans.append(TokenSpan(KINDS[part.kind], tokens))
     return TokenizedText(key, tuple(spans))
 
 
@@ -300,26 +298,26 @@ def _held(path: Path) -> Iterator[None]:
 def remove_deleted(corpus: Corpus, cache: TokenCache, crest: CrestStore) -> dict[bytes, bytes]:
     """Remove what is no longer in the corpus from the stores made from it.
 
-    Returns the passages that are left, as `passage_ids`.
+    Returns the spans that are left, as `span_ids`.
     """
     removed = corpus.difference(cache.keys()).removed
-    crest.forget([one for text in cache.read(removed) for one in token_documents(text)])
+    crest.forget([one for text in cache.read(removed) for one in token_texts(text)])
     # What a damaged cache did not know is in CREST under no text.
-    passages = dict(passage_ids(cache, frozenset(removed)))
-    crest.retain(passages)
+    spans = dict(span_ids(cache, frozenset(removed)))
+    crest.retain(spans)
     # Last: while the cache still has it, the next call repeats all of this.
     cache.forget(removed)
-    return passages
+    return spans
 
 
-def passage_ids(
+def span_ids(
     cache: TokenCache, without: frozenset[bytes] = frozenset()
 ) -> Iterator[tuple[bytes, bytes]]:
-    """The id of every passage in `cache`, with its text's key, except texts in `without`."""
-    for key, passages in cache.passage_counts():
+    """The id of every span in `cache`, with its text's key, except texts in `without`."""
+    for key, spans in cache.span_counts():
         if key not in without:
-            for number in range(passages):
-                yield passage_id(key, number), key
+            for number in range(spans):
+                yield span_id(key, number), key
 
 
 @contextmanager

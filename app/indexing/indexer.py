@@ -2,7 +2,7 @@
 
 Owns one thread, which polls about once a second, and the child process it starts for longer work
 (`python -m app.indexing.indexer`). A finished answer is indexed at once, in milliseconds; an
-import, a deleted source or a tokenizer that is new here is left to the child. So is merging what
+import, a deleted import or a tokenizer that is new here is left to the child. So is merging what
 was added into the large store; it waits until nothing has come for a minute, and for mains power.
 Refuses to know what there is to do and how it is done (`app.indexing.corpus_index`).
 

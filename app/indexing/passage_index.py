@@ -46,8 +46,8 @@ class FoundPassage:
     """A passage and where it was imported from.
 
     Attributes:
-        source: the path that was imported.
-        file: the file it is in: `source` itself, or a name within it.
+        import_path: the path that was imported.
+        file: the file it is in: `import_path` itself, or a name within it.
         title: of the document.
         part: number of the document's part (a chat's message), from 0.
         chunk: content, heading and lines.
@@ -57,7 +57,7 @@ class FoundPassage:
         fit: how well that fits the question; see `datastores.passages.excerpts`.
     """
 
-    source: str
+    import_path: str
     file: str
     title: str
     part: int
@@ -75,8 +75,8 @@ class FoundPassage:
     @property
     def path(self) -> Path:
         """The file on disk, as far as it is still there."""
-        source = Path(self.source)
-        return source if source.name == self.file else source / self.file
+        import_path = Path(self.import_path)
+        return import_path if import_path.name == self.file else import_path / self.file
 
 
 def update(library: Library, passages: PassageStore) -> Generator[int]:
@@ -144,7 +144,7 @@ def find(
     passages: PassageStore,
     query: str,
     limit: int,
-    source: str = "",
+    import_path: str = "",
     *,
     relevant_only: bool = False,
     matching_only: bool = False,
@@ -155,7 +155,7 @@ def find(
     """The best `limit` passages for `query`, at most `MAX_PER_DOCUMENT` of one document.
 
     Args:
-        source: only passages imported from this path; empty for all.
+        import_path: only passages imported from this path; empty for all.
         relevant_only: leave out passages that share a word with the query by coincidence and do
             not fit it in other words; nothing if that is all of them.
         matching_only: leave out passages that share no word with the query and do not fit it in
@@ -172,7 +172,11 @@ def find(
         StoreError: a store cannot be read.
     """
     retriever = Bm25Retriever(passages)
-    texts = {key for path, key in library.source_texts() if path == source} if source else None
+    texts = (
+        {key for path, key in library.import_texts() if path == import_path}
+        if import_path
+        else None
+    )
     reranker = Reranker(retriever, translations(), query, texts, model, dense)
     candidates = reranker.search(limit * OVERFETCH)
     if relevant_only:
@@ -184,7 +188,7 @@ def find(
         limit = min(limit, items or limit)
     found = [
         replace(one, nearness_fit=reranker.nearness_fit(id))
-        for id, one in _selected(library, candidates, limit, source)
+        for id, one in _selected(library, candidates, limit, import_path)
     ]
     if not items:
         return found
@@ -221,13 +225,13 @@ def translations() -> Translations:
 
 
 def _selected(
-    library: Library, ranked: Iterable[ScoredPassage], limit: int, source: str
+    library: Library, ranked: Iterable[ScoredPassage], limit: int, import_path: str
 ) -> Iterator[tuple[int, FoundPassage]]:
     """The first `limit` that are still there, each with its id."""
     counts: Counter[bytes] = Counter()
     for scored in ranked:
         passage = scored.passage
-        found = locate(library, scored, source)
+        found = locate(library, scored, import_path)
         if found is None or counts[passage.text] == MAX_PER_DOCUMENT:
             continue
         counts[passage.text] += 1
@@ -236,22 +240,22 @@ def _selected(
             return
 
 
-def locate(library: Library, scored: ScoredPassage, source: str = "") -> FoundPassage | None:
+def locate(library: Library, scored: ScoredPassage, import_path: str = "") -> FoundPassage | None:
     """Where a passage was imported from; None if it is no longer there.
 
     Args:
-        source: the path it has to be imported from; empty for any.
+        import_path: the path it has to be imported from; empty for any.
 
     Raises:
         StoreError: the library cannot be read.
     """
     passage = scored.passage
-    places = (one for one in library.places(passage.text) if source in ("", one.source))
+    places = (one for one in library.places(passage.text) if import_path in ("", one.import_path))
     place = next(places, None)
     if place is None:
         return None
     return FoundPassage(
-        place.source, place.file, place.title, passage.part, passage.chunk, scored.score
+        place.import_path, place.file, place.title, passage.part, passage.chunk, scored.score
     )
 
 

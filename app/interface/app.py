@@ -116,7 +116,7 @@ class Specchat(App[None], inherit_bindings=False):
         await super().on_event(event)
 
     async def on_descendant_focus(self) -> None:
-        """Replay what was typed early, once, when the first box gets the focus."""
+        """Type what was typed early, once, when the first box gets the focus."""
         early, self._typed_early = self._typed_early, None
         for event in as_pressed(early or ()):
             await super().on_event(event)

@@ -107,9 +107,7 @@ class Demo:
         turn = conversation.turn
         await self._until(lambda: conversation.turn is not turn)
         answer, taken = self._stats.answer, self._stats.throughput
-        return MeasuredAnswer(
-            answer.call_tokens, answer.target_calls, taken.seconds, taken.plain_seconds
-        )
+        return MeasuredAnswer(answer.step_tokens, answer.steps, taken.seconds, taken.plain_seconds)
 
     async def _import(self) -> None:
         """Import the file, and wait until it is ready for drafts."""

@@ -21,9 +21,9 @@ from app.interface.chat.chat_list import ChatList
 from app.interface.chat.chat_navigation import ChatNavigation
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.copy import CopyActions
-from app.interface.chat.document_actions import DocumentActions
 from app.interface.chat.editor_actions import EditorActions
 from app.interface.chat.message_actions import MessageActions
+from app.interface.chat.retrieval_actions import RetrievalActions
 from app.interface.chat.thread_actions import ThreadActions
 from app.interface.commands import key_hints
 from app.interface.commands.key_hints import KeyHints
@@ -101,10 +101,10 @@ class ChatScreen(Screen[None]):
         self.message_actions = MessageActions(
             self.conversation, self.thread_actions, self.copy_actions, self.editor_actions
         )
-        self.document_actions = DocumentActions(self.conversation, history, locations)
+        self.retrieval_actions = RetrievalActions(self.conversation, history, locations)
         self.import_task = ImportTask(self.conversation, locations)
         self.deletion_task = DeletionTask(
-            self.conversation, locations, self.import_task.source_removed
+            self.conversation, locations, self.import_task.import_removed
         )
         self.watch_task = WatchTask(
             self.conversation, self.import_task, self.deletion_task, locations
@@ -254,7 +254,7 @@ class ChatScreen(Screen[None]):
 
     @on(CitationChosen)
     def _citation_chosen(self, event: CitationChosen) -> None:
-        self.document_actions.show_sources(event.citations, event.index)
+        self.retrieval_actions.show_citations(event.citations, event.index)
 
     @on(IndexerChanged)
     def _indexer_changed(self, event: IndexerChanged) -> None:
@@ -301,9 +301,9 @@ class ChatScreen(Screen[None]):
         engine = model.engine if model is not None else None
         stats = self._session_statistics
         stats.dense_states = engine.remembered if engine is not None else None
-        stats.student = engine.student_name if engine is not None else ""
-        version = engine.stores.student_version.number if engine is not None else 0
-        stats.student_version = version
+        stats.draft_model = engine.draft_model_name if engine is not None else ""
+        version = engine.stores.draft_model_version.number if engine is not None else 0
+        stats.draft_model_version = version
         learner = model.learner if model is not None else None
         stats.learning_waits = learner.waits_for if learner is not None else ""
         for panel in self.query(Panel):

@@ -51,7 +51,7 @@ _BUILT_IN_NAMES = frozenset((BUILT_IN, "embedded"))
 """What it may be called: settings, scripts and histories of earlier versions have the second."""
 
 EMBEDDED_FILE = "target-f16.gguf"
-EMBEDDED_STUDENT_FILE = "student-f16.gguf"
+EMBEDDED_DRAFT_MODEL_FILE = "draft-model-f16.gguf"
 EMBEDDED_QUESTION_MODEL_FILE = "question-model-f16.gguf"
 EMBEDDED_EMBEDDING_MODEL_FILE = "embedding-model-q8.gguf"
 EMBEDDED_PASSAGES, EMBEDDED_ITEMS = 4, 1
@@ -375,9 +375,9 @@ def embedded() -> Path:
     return Path(str(files("assets") / EMBEDDED_FILE))
 
 
-def embedded_student() -> Path:
+def embedded_draft_model() -> Path:
     """The draft model of the built-in one."""
-    return Path(str(files("assets") / EMBEDDED_STUDENT_FILE))
+    return Path(str(files("assets") / EMBEDDED_DRAFT_MODEL_FILE))
 
 
 def embedded_question_model() -> Path:

@@ -1,4 +1,4 @@
-"""Erases chats and sources from every store: deleted chats, chats made private, forgotten sources.
+"""Erases chats and imports from every store: deleted chats, chats made private, forgotten imports.
 
 Owns the order of the steps. A store may hold only what is still in the history or the library; each
 one erases whatever is not, so an interrupted erasure is completed by the next. A kind of store
@@ -15,14 +15,14 @@ from app.config import load_config
 from app.conversation.privacy import (
     CHAT_PREFIX,
     TEXT_PREFIX,
-    chat_source,
     forget_loaded,
-    text_source,
+    owner_of_chat,
+    owner_of_text,
 )
 from app.conversation.unsent import retain_unsent
+from app.engine.draft_model_versions import drop_tainted
 from app.engine.engine import Engine
 from app.engine.stores import Stores
-from app.engine.student_versions import drop_tainted
 from app.importing.session import drop_import
 from app.indexing.corpus_index import forget_removed_texts
 from app.indexing.passage_index import forget_passages
@@ -69,21 +69,21 @@ def make_private(
     _erase(history, locations, chat, engine)
 
 
-def forget_source(
+def forget_import(
     library: Library,
     history: History,
     locations: Locations,
     path: str,
     engine: Engine | None = None,
 ) -> None:
-    """Forget the imported source `path` in every store; texts that other sources share stay.
+    """Forget the import from `path` in every store; texts that other imports share stay.
 
     Args:
         engine: the one loaded in this process, if any.
 
     Raises:
-        InputError: there is no such source.
-        StoreError: it is forgotten but not fully erased: the next call, for any source, completes
+        InputError: there is no such import.
+        StoreError: it is forgotten but not fully erased: the next call, for any import, completes
             that.
     """
     library.forget(path)
@@ -96,19 +96,19 @@ def forget_files(
     library: Library,
     history: History,
     locations: Locations,
-    source: str,
+    import_path: str,
     files: Iterable[str],
     engine: Engine | None = None,
 ) -> None:
-    """Forget `files` of the imported `source` in every store; texts that others share stay.
+    """Forget `files` of the imported `import_path` in every store; texts that others share stay.
 
     Args:
         engine: the one loaded in this process, if any.
 
     Raises:
-        StoreError: as for `forget_source`.
+        StoreError: as for `forget_import`.
     """
-    library.forget_files(source, files)
+    library.forget_files(import_path, files)
     _erase_texts(library, history, locations, engine)
 
 
@@ -151,7 +151,7 @@ def _erase(history: History, locations: Locations, chat: int, engine: Engine | N
     with ExitStack() as steps:
         steps.callback(erase_deleted, history, locations)
         if engine is not None:
-            forget_loaded(engine, chat_source(history.name, chat))
+            forget_loaded(engine, owner_of_chat(history.name, chat))
 
 
 def _erase_ngrams(locations: Locations, _history: History) -> None:
@@ -161,7 +161,7 @@ def _erase_ngrams(locations: Locations, _history: History) -> None:
 def _erase_states(locations: Locations, history: History) -> None:
     offered = _offered_chats(history)
     with closing(Library.open(locations.library)) as library:
-        offered |= {text_source(digest) for digest in library.digests()}
+        offered |= {owner_of_text(digest) for digest in library.digests()}
     for path in sorted(locations.states.glob("*.db")):
         retain(path, (CHAT_PREFIX, TEXT_PREFIX), offered)
 
@@ -175,7 +175,7 @@ def _erase_records(locations: Locations, history: History) -> None:
 
 
 def _offered_chats(history: History) -> set[str]:
-    return {chat_source(history.name, chat.id) for chat in history.chats() if not chat.private}
+    return {owner_of_chat(history.name, chat.id) for chat in history.chats() if not chat.private}
 
 
 def _erase_unsent(locations: Locations, history: History) -> None:

@@ -124,7 +124,7 @@ class MeasuredAnswer:
     """What an answer took with drafts, and would have taken or took without."""
 
     tokens: int
-    calls: int
+    steps: int
     seconds: float
     plain_seconds: float
 
@@ -137,8 +137,8 @@ def speedup(answers: Sequence[MeasuredAnswer]) -> float:
 
 def tokens_per_step(answers: Sequence[MeasuredAnswer]) -> float:
     """Tokens that came out of one pass of the model, on average; 0 for no answers."""
-    calls = sum(answer.calls for answer in answers)
-    return sum(answer.tokens for answer in answers) / calls if calls else 0.0
+    steps = sum(answer.steps for answer in answers)
+    return sum(answer.tokens for answer in answers) / steps if steps else 0.0
 
 
 MIN_SPEEDUP = 1.5

@@ -17,8 +17,8 @@ from functools import partial
 from typing import TypeVar
 
 from app.conversation.context_window import blocks, shown_messages
-from app.conversation.documents import Documents
-from app.conversation.privacy import CHAT_PREFIX, TEXT_PREFIX, chat_source, text_source
+from app.conversation.imported_texts import ImportedTexts
+from app.conversation.privacy import CHAT_PREFIX, TEXT_PREFIX, owner_of_chat, owner_of_text
 from app.engine.engine import Engine
 from app.indexing.corpus_index import TOKENS_FILE
 from app.locations import Locations
@@ -95,7 +95,7 @@ def encode_when_idle(
     yield from _encode(engine, worker, locations, new)
 
 
-def embed_when_idle(documents: Documents) -> Generator[EncodingProgress | None]:
+def embed_when_idle(imports: ImportedTexts) -> Generator[EncodingProgress | None]:
     """Embed the passages that have no vector yet, if there is an embedding model.
 
     Yields as `encode_when_idle` does, while another thread embeds.
@@ -103,10 +103,10 @@ def embed_when_idle(documents: Documents) -> Generator[EncodingProgress | None]:
     Raises:
         StoreError: the store cannot be read or written.
     """
-    if documents.embedding is None or documents.empty:
+    if imports.embedding is None or imports.empty:
         return
     begun: int | None = None
-    for progress in documents.embedding.embed():
+    for progress in imports.embedding.embed():
         if progress is None:
             yield None
             continue
@@ -155,15 +155,15 @@ def _update_chats(
     engine: Engine, worker: DenseWorker, history: History
 ) -> Generator[EncodingProgress | None]:
     """Add chats that the index does not have, and forget those that are gone."""
-    known = yield from _wait(worker.request(lambda index: index.sources(CHAT_PREFIX)))
+    known = yield from _wait(worker.request(lambda index: index.owners(CHAT_PREFIX)))
     chats = [chat for chat in history.chats() if not chat.private]
-    offered = {chat_source(history.name, chat.id): chat for chat in chats}
-    for source in known - offered.keys():
-        yield from _wait(worker.request(partial(DenseIndex.forget, source=source)))
-    for source in offered.keys() - known:
-        tokens = _tokens_of(engine, history, offered[source])
+    offered = {owner_of_chat(history.name, chat.id): chat for chat in chats}
+    for owner in known - offered.keys():
+        yield from _wait(worker.request(partial(DenseIndex.forget, owner=owner)))
+    for owner in offered.keys() - known:
+        tokens = _tokens_of(engine, history, offered[owner])
         if tokens:
-            add = partial(DenseIndex.add_document, source=source, tokens=tokens)
+            add = partial(DenseIndex.add_text, owner=owner, tokens=tokens)
             yield from _wait(worker.request(add))
 
 
@@ -186,15 +186,15 @@ def _compare(index: DenseIndex, locations: Locations, tokenizer: str) -> list[_N
         return []
     with closing(Library.open(locations.library)) as library:
         offered = set(library.digests())
-    known = index.sources(TEXT_PREFIX)
-    for source in known - {text_source(key) for key in offered}:
-        index.forget(source)
+    known = index.owners(TEXT_PREFIX)
+    for owner in known - {owner_of_text(key) for key in offered}:
+        index.forget(owner)
     with closing(TokenCache.open(path)) as cache:
         counts = cache.token_counts()
     return [
         _NewText(key, tokens)
         for key, tokens in sorted(counts.items())
-        if key in offered and not is_message(key) and text_source(key) not in known
+        if key in offered and not is_message(key) and owner_of_text(key) not in known
     ]
 
 
@@ -207,10 +207,10 @@ def _add(
         closing(Library.open(locations.library)) as library,
     ):
         for text in cache.read(text.key for text in texts):
-            passages = [span.tokens.tolist() for span in text.spans]
-            index.add_documents(text_source(text.key), passages)
+            spans = [span.tokens.tolist() for span in text.spans]
+            index.add_texts(owner_of_text(text.key), spans)
             if not library.read(text.key):
-                index.forget(text_source(text.key))
+                index.forget(owner_of_text(text.key))
 
 
 def _wait(result: Future[T]) -> Generator[None, None, T]:

@@ -1,4 +1,4 @@
-"""Answers to questions that the embedded student knows already, rehearsed against forgetting.
+"""Answers to questions that the embedded draft model knows already, rehearsed against forgetting.
 
 Learning from a person's chats alone makes a draft model worse at everything else. So questions that
 come with specchat are answered by the target once, on this machine, and learned from beside the
@@ -15,7 +15,7 @@ from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
 
-from app.models.discovery import embedded, embedded_student
+from app.models.discovery import embedded, embedded_draft_model
 from datastores.replay_buffer.record import ReplayRecord
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.chat_template.prompt_builder import Message
@@ -28,13 +28,13 @@ QUESTIONS_FILE = "known-questions.txt"
 CONTEXT_LENGTH = 1024
 MAX_ANSWER = 256
 """Tokens of the longest answer."""
-SOURCE = "known:questions"
+OWNER = "known:questions"
 
 
-def known_questions(model: Path, student: Path) -> list[str]:
-    """Questions whose answers by `model` its original `student` drafts well; none for other pairs
-    than the embedded one."""
-    if (model, student) != (embedded(), embedded_student()):
+def known_questions(model: Path, draft_model: Path) -> list[str]:
+    """Questions whose answers by `model` its original `draft_model` drafts well; none for other
+    pairs than the embedded one."""
+    if (model, draft_model) != (embedded(), embedded_draft_model()):
         return []
     text = (files("assets") / QUESTIONS_FILE).read_text("utf-8")
     return [line for line in text.splitlines() if line]
@@ -59,7 +59,7 @@ def answer_known(model: Path, path: Path, questions: list[str]) -> Generator[int
         for question in left:
             prompt = loaded.render([Message("user", question)])
             given = answer_greedily(loaded.target, prompt, loaded.vocabulary.stops, MAX_ANSWER)
-            buffer.add(SOURCE, given.record(0, question, question))
+            buffer.add(OWNER, given.record(0, question, question))
             yield buffer.size
 
 

@@ -5,7 +5,7 @@ are new answers to learn from. A key press pauses it within milliseconds: the sy
 process, whatever it is doing, so that it takes no processor time and resumes where it was; after
 some minutes it is ended instead, which frees its memory and costs the last seconds of training.
 
-Owns the process and the conditions. Refuses to know how a student is trained
+Owns the process and the conditions. Refuses to know how a draft model is trained
 (`app.runtime.learning_process`) and how a new version comes to draft.
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 
 import psutil
 
-from app.engine.student_versions import NewAnswers
+from app.engine.draft_model_versions import NewAnswers
 from app.machine import on_battery
 from app.remaining_time import RemainingTime
 from datastores.errors import ModelError, SpecchatError
@@ -333,7 +333,7 @@ def _learned(result: dict[str, Any] | None) -> Learned | None:
         return None
     version = result["version"]
     figures, head = version["figures"], result["head"]
-    # The first head is made from nothing; the first student, from the original one.
+    # The first head is made from nothing; the first draft model, from the original one.
     before = figures["acceptance_before"] if version["parent"] or not head else None
     return Learned(version["number"], before, figures["acceptance"], head)
 

@@ -2,10 +2,10 @@
 
 A process of its own, at the lowest priority: training takes memory and minutes, and neither may
 slow the answer that is being written. It runs one round (`engines.distillation.round`) for the
-student and one for the draft head, and emits a message for each step and result; the first time,
-the target answers first what the student knows (`app.runtime.known_answers`). It may be paused or
-killed at any time: only a whole version is ever published, and the next round goes on from what was
-saved.
+draft model and one for the draft head, and emits a message for each step and result; the first
+time, the target answers first what the draft model knows (`app.runtime.known_answers`). It may be
+paused or killed at any time: only a whole version is ever published, and the next round goes on
+from what was saved.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from app.engine.learned_state import costs_of
-from app.engine.student import open_student, training_settings
-from app.engine.student_versions import (
+from app.engine.draft_model import open_draft_model, training_settings
+from app.engine.draft_model_versions import (
     HEAD_FOLDER,
     drop_tainted,
     head_versions,
@@ -26,6 +25,7 @@ from app.engine.student_versions import (
     replay_path,
     versions_of,
 )
+from app.engine.learned_state import costs_of
 from app.indexing.vocabularies import open_vocabulary
 from app.locations import Locations
 from app.models.gguf_files import model_parts
@@ -34,42 +34,44 @@ from app.runtime.learning import HEAD_TOO
 from datastores.errors import SpecchatError
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.child_process import LOWEST_PRIORITY, emit, run_child
+from engines.distillation.draft_model_trainee import DraftModelTrainee
 from engines.distillation.head import OutputMatrix
-from engines.distillation.head_pupil import HEAD, HeadPupil
+from engines.distillation.head_trainee import HEAD, HeadTrainee
 from engines.distillation.payoff import PassCosts
 from engines.distillation.round import RoundResult, TrainingStep, run_round
-from engines.distillation.student_pupil import StudentPupil
 from engines.distillation.versions import Versions
+from engines.drafters.draft_model import DraftModel
 from engines.drafters.head import MAX_DEPTH
-from engines.drafters.student import Student
 from engines.target import Vocabulary
 
 Round = Generator[TrainingStep | RoundResult]
 Begin = Callable[[ReplayBuffer], Round]
 
 KNOWN_FILE = "known.db"
-"""In the folder of versions: the target's answers to what the original student knows."""
+"""In the folder of versions: the target's answers to what the original draft model knows."""
 CONTEXT_LENGTH = 2048
-"""Of the student while it is measured."""
+"""Of the draft model while it is measured."""
 COSTS_LENGTH = 512
 """Tokens of context whose passes a head must pay at."""
 
 
 def learn(arguments: Sequence[str]) -> None:
-    """In the child: run one round for each pupil, and say what came of it.
+    """In the child: run one round for each trainee, and say what came of it.
 
     Args:
-        arguments: fingerprint and file of the target; file of the original student, empty for
+        arguments: fingerprint and file of the target; file of the original draft model, empty for
             none; `HEAD_TOO` for the draft head too; data, cache and configuration directory.
     """
-    target, model, student, head, *folders = arguments
+    target, model, draft_model, head, *folders = arguments
     locations = Locations(*map(Path, folders))
     vocabulary = open_vocabulary(Path(model))
     path = replay_path(locations, target)
     prepared: list[tuple[Callable[[], Begin], bool]] = []
     given = locations, target, Path(model)
-    if student and not _waits(locations, target, versions_of(locations, target, Path(student))):
-        prepared.append((partial(_student_round, *given, Path(student), vocabulary), False))
+    if draft_model and not _waits(
+        locations, target, versions_of(locations, target, Path(draft_model))
+    ):
+        prepared.append((partial(_draft_model_round, *given, Path(draft_model), vocabulary), False))
     if head == HEAD_TOO and not _waits(locations, target, head_versions(locations, target)):
         prepared.append((partial(_head_round, *given, vocabulary), True))
     failures: list[SpecchatError] = []
@@ -93,7 +95,7 @@ def _waits(locations: Locations, target: str, versions: Versions) -> bool:
 
 
 def _follow(items: Round, locations: Locations, *, head: bool) -> None:
-    """Emit what a round yields, of the draft `head` or of the student."""
+    """Emit what a round yields, of the draft `head` or of the draft model."""
     for item in items:
         if isinstance(item, TrainingStep):
             emit({"done": item.done, "steps": item.steps})
@@ -116,18 +118,18 @@ def _pass_costs(locations: Locations, target: str) -> PassCosts | None:
 def _head_round(locations: Locations, target: str, model: Path, vocabulary: Vocabulary) -> Begin:
     """The draft head's round."""
     costs = _pass_costs(locations, target)
-    pupil = HeadPupil(OutputMatrix(*model_parts(model)), target, vocabulary.stops, costs)
+    trainee = HeadTrainee(OutputMatrix(*model_parts(model)), target, vocabulary.stops, costs)
     folder = head_versions(locations, target).folder
-    return partial(run_round, pupil=pupil, folder=folder, settings=HEAD)
+    return partial(run_round, trainee=trainee, folder=folder, settings=HEAD)
 
 
-def _student_round(
+def _draft_model_round(
     locations: Locations, target: str, model: Path, original: Path, vocabulary: Vocabulary
 ) -> Begin:
-    """The student's round; before, the target answers what the student knows."""
+    """The draft model's round; before, the target answers what the draft model knows."""
 
-    def load(path: Path) -> Student:
-        return open_student(path, vocabulary, CONTEXT_LENGTH, gpu_layers=0, threads=1)
+    def load(path: Path) -> DraftModel:
+        return open_draft_model(path, vocabulary, CONTEXT_LENGTH, gpu_layers=0, threads=1)
 
     folder = versions_of(locations, target, original).folder
     known, questions = folder / KNOWN_FILE, known_questions(model, original)
@@ -135,7 +137,7 @@ def _student_round(
         emit({"done": done, "steps": len(questions)})
     return partial(
         run_round,
-        pupil=StudentPupil(original, load),
+        trainee=DraftModelTrainee(original, load),
         folder=folder,
         base=known_records(model, known, vocabulary.size),
         settings=training_settings(original),

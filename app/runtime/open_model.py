@@ -20,7 +20,7 @@ from datastores.chats.history import History
 from datastores.errors import SpecchatError
 
 if TYPE_CHECKING:
-    from app.conversation.documents import Documents
+    from app.conversation.imported_texts import ImportedTexts
     from app.engine.engine import Engine
     from app.indexing.indexer import Indexer, NotifyIndexer
     from app.runtime.idle_encoding import EncodingProgress
@@ -63,10 +63,10 @@ def open_model(
     config = load_config(locations.settings)
     engine = load(options, locations)
     open_chat_states(engine, locations.chat_states, config.chat_states.max_bytes)
-    documents = _documents(engine, locations)
+    imports = _imports(engine, locations)
     # A connection of the model's thread: while it waits for a lock, no other thread waits with it.
     history = history.new_connection()
-    work = _idle_work(engine, locations, history, documents, notify_idle)
+    work = _idle_work(engine, locations, history, imports, notify_idle)
     indexer = _indexer(engine, locations, notify_indexer, work)
     learner = _learner(engine, locations, notify_learning, work)
 
@@ -82,11 +82,11 @@ def open_model(
         switch_idle(False)
 
     closing = ExitStack()  # the last one first, and all of them even if one fails
-    for part in (history, engine, documents, indexer, learner):
+    for part in (history, engine, imports, indexer, learner):
         if part is not None:
             closing.callback(part.close)
 
-    assistant = Assistant(engine, history, documents, default_docs=config.docs)
+    assistant = Assistant(engine, history, imports, default_docs=config.docs)
     works = (work,) if engine.states is None else (engine.states, work)
     return Model(
         engine.name,
@@ -107,14 +107,14 @@ def open_for_one_answer(
     locations: Locations,
     history: History,
     docs: str,
-    source: str = "",
+    import_path: str = "",
     stop: Sequence[str] = (),
 ) -> Model:
     """Load the chosen model alone, without drafters that need large libraries.
 
     Args:
         docs: how imported texts are searched; empty leaves that to the chat and the settings.
-        source: the import to which that is limited; empty for all.
+        import_path: the import to which that is limited; empty for all.
         stop: texts that end the answer, beside those of the chat.
     """
     from app.config import load_config
@@ -124,20 +124,20 @@ def open_for_one_answer(
     config = load_config(locations.settings)
     engine = load(options, locations, light=True)
     open_chat_states(engine, locations.chat_states, config.chat_states.max_bytes)
-    documents = _documents(engine, locations) if locations.passages.exists() else None
+    imports = _imports(engine, locations) if locations.passages.exists() else None
     assistant = Assistant(
         engine,
         history,
-        documents,
+        imports,
         default_docs=config.docs,
         docs=docs,
-        source=source,
+        import_path=import_path,
         stop=stop,
     )
 
     def close() -> None:
-        if documents is not None:
-            documents.close()
+        if imports is not None:
+            imports.close()
         engine.close()
 
     return Model(engine.name, "", assistant, close, engine, engine.path)
@@ -169,12 +169,12 @@ def _about_device(model: Path) -> str:
     return UNUSED_GPU.format(gpu=gpu) if gpu else ""
 
 
-def _documents(engine: Engine, locations: Locations) -> Documents | None:
+def _imports(engine: Engine, locations: Locations) -> ImportedTexts | None:
     """The imported texts; None, with an error of the engine, if they cannot be opened."""
-    from app.conversation.documents import Documents
+    from app.conversation.imported_texts import ImportedTexts
 
     with engine.stores.collecting_errors():
-        return Documents.open(locations, engine.stores.errors.append)
+        return ImportedTexts.open(locations, engine.stores.errors.append)
     return None
 
 
@@ -182,14 +182,14 @@ def _idle_work(
     engine: Engine,
     locations: Locations,
     history: History,
-    documents: Documents | None,
+    imports: ImportedTexts | None,
     notify: NotifyIdle,
 ) -> IdleWork:
     """The engine's idle work.
 
     Errors of the engine are reported here, and those that occur later whenever it is idle.
     """
-    from app.engine.student import adopt_versions
+    from app.engine.draft_model import adopt_versions
     from app.runtime.idle_encoding import embed_when_idle, encode_when_idle
     from app.runtime.idle_work import IdleWork
 
@@ -200,8 +200,8 @@ def _idle_work(
         reported = _report_errors(engine, notify, reported)
         engine.save_learned()
         adopt_versions(engine)
-        if documents is not None and texts_changed:
-            yield from embed_when_idle(documents)
+        if imports is not None and texts_changed:
+            yield from embed_when_idle(imports)
         yield from encode_when_idle(engine, locations, history, texts=texts_changed)
 
     return IdleWork(begin, notify)
@@ -228,21 +228,21 @@ def _learner(
 ) -> Learner | None:
     """What teaches the engine's draft model and head, started; None if it has neither."""
     from app.config import load_config
-    from app.engine.student_versions import NewAnswers, new_answers
+    from app.engine.draft_model_versions import NewAnswers, new_answers
     from app.machine import OtherLoad
     from app.runtime.learning import HEAD_TOO, Learner, LearningConditions
 
-    student = engine.student_source if engine.stores.student is not None else None
-    head, config, target = engine.head_source, load_config(locations.settings), engine.target
-    if student is None and head is None:
+    draft_model = engine.versioned_draft_model if engine.stores.draft_model is not None else None
+    head, config, target = engine.versioned_head, load_config(locations.settings), engine.target
+    if draft_model is None and head is None:
         return None
 
     def fewest_missing() -> NewAnswers:
-        sources = [(student.versions, False)] if student is not None else []
-        sources += [(head.versions, True)] if head is not None else []
+        versioned = [(draft_model.versions, False)] if draft_model is not None else []
+        versioned += [(head.versions, True)] if head is not None else []
         found = (
             new_answers(locations, target.fingerprint, versions, with_states=states)
-            for versions, states in sources
+            for versions, states in versioned
         )
         return min(found, key=lambda new: new.missing)
 
@@ -253,9 +253,9 @@ def _learner(
         is_loaded=OtherLoad(),
     )
     folders = (locations.data, locations.cache, locations.config)
-    pupils = student.original if student else "", HEAD_TOO if head else ""
-    command = ("app.runtime.learning_process", target.fingerprint, engine.path, *pupils)
-    note = locations.students / target.fingerprint / PAUSED_FILE
+    trainees = draft_model.original if draft_model else "", HEAD_TOO if head else ""
+    command = ("app.runtime.learning_process", target.fingerprint, engine.path, *trainees)
+    note = locations.draft_models / target.fingerprint / PAUSED_FILE
     learner = Learner((*command, *folders), note, conditions, notify, work.wake)
     learner.enabled = engine.learns
     learner.start()

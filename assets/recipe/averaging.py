@@ -14,9 +14,9 @@ from pathlib import Path
 import click
 from torch import Tensor
 
-from assets.recipe.export import STUDENT_FILE, TARGET_FILE
+from assets.recipe.export import DRAFT_MODEL_FILE, TARGET_FILE
 from datastores.errors import InputError, SpecchatError
-from engines.distillation.weights import read_student, write_student
+from engines.distillation.weights import read_llama_file, write_llama_file
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def average(parts: Sequence[WeightedPair], file: str) -> dict[str, Tensor]:
     """
     if abs(sum(part.share for part in parts) - 1) > 1e-6:
         raise InputError("The shares do not add up to 1.")
-    models = [read_student(part.folder / file) for part in parts]
+    models = [read_llama_file(part.folder / file) for part in parts]
     if any(model.shape != models[0].shape for model in models):
         raise InputError(f"The models in {file} differ in size.")
     return {
@@ -69,8 +69,8 @@ def main(out: Path, parts: Sequence[str]) -> None:
     try:
         chosen = [parse_part(part) for part in parts]
         out.mkdir(parents=True, exist_ok=True)
-        for file in (TARGET_FILE, STUDENT_FILE):
-            write_student(chosen[0].folder / file, average(chosen, file), out / file)
+        for file in (TARGET_FILE, DRAFT_MODEL_FILE):
+            write_llama_file(chosen[0].folder / file, average(chosen, file), out / file)
     except SpecchatError as error:
         raise click.ClickException(str(error)) from error
 

@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from assets.recipe import with_notes
-from assets.recipe.export import STUDENT_FILE, TARGET_FILE, read_tokenizer
+from assets.recipe.export import DRAFT_MODEL_FILE, TARGET_FILE, read_tokenizer
 from assets.recipe.pages import read_pages, split
 from assets.recipe.prepare import KINDS, make_pool
 from assets.recipe.tokens import encode_chats, render_prompt
@@ -30,7 +30,7 @@ from assets.recipe.turns import Pool
 from assets.recipe.wording import Style
 from datastores.errors import SpecchatError
 from engines.distillation.model import Llama
-from engines.distillation.weights import read_student, write_student
+from engines.distillation.weights import read_llama_file, write_llama_file
 
 BEGINNING_WEIGHT = 20.0
 """Weight of a position where an answer begins. Others weigh 1, and are fifty times as many."""
@@ -86,17 +86,17 @@ def draw_chats(pool: Pool, tokenizer: Tokenizer, seed: int) -> Iterator[Beginnin
 @click.option("--seed", default=3, show_default=True, help="Fixes the chats.")
 @click.argument("pair", type=click.Path(path_type=Path))
 def main(pages: Path, shift: float, out: Path, seed: int, pair: Path) -> None:
-    """Shift how readily the target in PAIR refuses, and copy its student."""
+    """Shift how readily the target in PAIR refuses, and copy its draft model."""
     try:
-        given, tokenizer = read_student(pair / TARGET_FILE), read_tokenizer(pair / TARGET_FILE)
+        given, tokenizer = read_llama_file(pair / TARGET_FILE), read_tokenizer(pair / TARGET_FILE)
         pool = make_pool(split(read_pages(pages)))
         added = refusal_vector(given.model(), draw_chats(pool, tokenizer, seed), shift)
         embeddings = given.weights["embed_tokens"].clone()
         embeddings[tokenizer.encode(pool.outside.answers[0]).ids[0]] += added
         out.mkdir(parents=True, exist_ok=True)
         changed = {**given.weights, "embed_tokens": embeddings}
-        write_student(pair / TARGET_FILE, changed, out / TARGET_FILE)
-        copyfile(pair / STUDENT_FILE, out / STUDENT_FILE)
+        write_llama_file(pair / TARGET_FILE, changed, out / TARGET_FILE)
+        copyfile(pair / DRAFT_MODEL_FILE, out / DRAFT_MODEL_FILE)
     except SpecchatError as error:
         raise click.ClickException(str(error)) from error
 

@@ -163,12 +163,13 @@ def evaluate(
 
 
 def acceptance(
-    target: AnswerReader, student: AnswerReader, questions: Sequence[EvaluationQuestion]
+    target: AnswerReader, draft_model: AnswerReader, questions: Sequence[EvaluationQuestion]
 ) -> dict[str, float]:
-    """How well the student drafts the target's greedy answers.
+    """How well the draft model drafts the target's greedy answers.
 
-    ``student_overlap`` is the mean of sum min(p, q), the chance that a token drawn from the student
-    is accepted; ``student_top`` the fraction of positions where both prefer the same token.
+    ``draft_model_overlap`` is the mean of sum min(p, q), the chance that a token drawn from the
+    draft model is accepted; ``draft_model_top`` the fraction of positions where both prefer the
+    same token.
     """
     overlaps: list[torch.Tensor] = []
     tops: list[torch.Tensor] = []
@@ -177,10 +178,10 @@ def acceptance(
         prompt = target.tokenizer.encode(render_prompt(question.chat)).ids
         ids = prompt + target.tokenizer.encode(answer.removesuffix(UNFINISHED)).ids + [IM_END]
         p = target.probabilities(ids)[len(prompt) - 1 : -1]
-        q = student.probabilities(ids)[len(prompt) - 1 : -1]
+        q = draft_model.probabilities(ids)[len(prompt) - 1 : -1]
         overlaps.append(torch.minimum(p, q).sum(dim=-1))
         tops.append(p.argmax(dim=-1) == q.argmax(dim=-1))
     return {
-        "student_overlap": torch.cat(overlaps).mean().item(),
-        "student_top": torch.cat(tops).float().mean().item(),
+        "draft_model_overlap": torch.cat(overlaps).mean().item(),
+        "draft_model_top": torch.cat(tops).float().mean().item(),
     }

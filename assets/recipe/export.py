@@ -18,10 +18,10 @@ from assets.recipe.training import load_weights
 from engines.distillation.export import write_llama
 
 TARGET_FILE = "target-f16.gguf"
-STUDENT_FILE = "student-f16.gguf"
+DRAFT_MODEL_FILE = "draft-model-f16.gguf"
 FILES = {
     "target": TARGET_FILE,
-    "student": STUDENT_FILE,
+    "draft-model": DRAFT_MODEL_FILE,
     "question-model": QUESTION_MODEL_FILE,
 }
 

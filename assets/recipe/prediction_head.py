@@ -36,7 +36,7 @@ from engines.budget.fixed import FixedBudget
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria, decode
 from engines.distillation.model import Layer, Llama, LlamaShape
-from engines.distillation.weights import copy_entries, read_student, tensor_name
+from engines.distillation.weights import copy_entries, read_llama_file, tensor_name
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
@@ -123,7 +123,7 @@ def head_loss(trunk: Llama, head: PredictionHead, chats: Sequence[AnsweredChat])
     with torch.no_grad():
         states = trunk_states(trunk, ids)
         final = F.rms_norm(states, states.shape[-1:], trunk.norm, trunk.shape.epsilon)
-        taught = trunk.logits(final[wanted]).log_softmax(dim=-1)
+        expected = trunk.logits(final[wanted]).log_softmax(dim=-1)
         embedded = F.embedding(ids, trunk.embed_tokens)
     cos, sin = trunk.cos[:longest], trunk.sin[:longest]
     total = states.new_zeros(())
@@ -132,7 +132,7 @@ def head_loss(trunk: Llama, head: PredictionHead, chats: Sequence[AnsweredChat])
         states = head(embedded, F.pad(states, (0, 0, 1, -1)), cos, sin)
         said = F.rms_norm(states[wanted], states.shape[-1:], head.norm, trunk.shape.epsilon)
         guessed = trunk.logits(said).log_softmax(dim=-1)
-        total = total + weight * F.kl_div(guessed, taught, reduction="batchmean", log_target=True)
+        total = total + weight * F.kl_div(guessed, expected, reduction="batchmean", log_target=True)
     return total
 
 
@@ -223,7 +223,7 @@ def main(out: Path, answers: int, minutes: float, seed: int) -> None:
     asked = [one for index, one in enumerate(questions) if index % HELD_OUT]
     drawn = draw_answers(load(TARGET, threads=2, context_length=1024), asked, seed)
     chats = [chat for _, chat in zip(range(answers), drawn, strict=False)]
-    trunk = read_student(TARGET).model().requires_grad_(False)
+    trunk = read_llama_file(TARGET).model().requires_grad_(False)
     head = PredictionHead(trunk)
     train(trunk, head, chats, 60.0 * minutes, seed)
     export(trunk, head, TARGET, out / "target-with-head-f16.gguf")

@@ -81,10 +81,10 @@ class Setting:
 
     longest: int
     target: Shape
-    student: Shape
+    draft_model: Shape
     question_model: Shape
     target_schedule: Schedule
-    student_schedule: Schedule
+    draft_model_schedule: Schedule
     question_schedule: Schedule
     questions: int
     judged: int = 1_200
@@ -95,7 +95,7 @@ class Setting:
         """The shapes by role."""
         return {
             "target": self.target,
-            "student": self.student,
+            "draft-model": self.draft_model,
             "question-model": self.question_model,
         }
 
@@ -103,10 +103,10 @@ class Setting:
 FULL = Setting(
     longest=1024,
     target=Shape(layers=8, width=256, hidden=640, vocabulary=4096, chooser=4, copiers=(5, 7)),
-    student=Shape(layers=2, width=128, hidden=64, vocabulary=4096),
+    draft_model=Shape(layers=2, width=128, hidden=64, vocabulary=4096),
     question_model=Shape(layers=4, width=256, hidden=640, vocabulary=4096),
     target_schedule=Schedule(tokens=42_000_000, step_chats=40),
-    student_schedule=Schedule(tokens=20_000_000, step_chats=40),
+    draft_model_schedule=Schedule(tokens=20_000_000, step_chats=40),
     question_schedule=Schedule(
         tokens=18_000_000, step_chats=256, matrix_rate=0.012, other_rate=1.7e-3, decay_from=0.3
     ),
@@ -123,9 +123,9 @@ WIDE = replace(
         copiers=(5, 7),
         rope_base=500_000.0,
     ),
-    student=Shape(layers=2, width=192, hidden=256, vocabulary=4096),
+    draft_model=Shape(layers=2, width=192, hidden=256, vocabulary=4096),
     target_schedule=Schedule(tokens=212_000_000, step_chats=768, decay_from=0.45, dropout=0.1),
-    student_schedule=Schedule(tokens=62_000_000, step_chats=384),
+    draft_model_schedule=Schedule(tokens=62_000_000, step_chats=384),
 )
 """31 MB and 3 MB. The rates are those of ``full``: Muon's carry over from width to width (Large et
 al., "Scalable Optimization in the Modular Norm", 2024), and larger steps, which are less noisy,
@@ -149,17 +149,17 @@ BRIEFLY = replace(
         warm_steps=15,
         dropout=0.1,
     ),
-    student_schedule=Schedule(
+    draft_model_schedule=Schedule(
         tokens=4_000_000, step_chats=40, matrix_rate=0.006, other_rate=1e-3, decay_from=0.2
     ),
 )
 TINY = Setting(
     longest=384,
     target=Shape(layers=2, width=64, hidden=128, vocabulary=512, chooser=0, copiers=(1,)),
-    student=Shape(layers=1, width=64, hidden=64, vocabulary=512),
+    draft_model=Shape(layers=1, width=64, hidden=64, vocabulary=512),
     question_model=Shape(layers=1, width=64, hidden=128, vocabulary=512),
     target_schedule=Schedule(tokens=16_000, step_chats=8),
-    student_schedule=Schedule(tokens=8_000, step_chats=8),
+    draft_model_schedule=Schedule(tokens=8_000, step_chats=8),
     question_schedule=Schedule(tokens=8_000, step_chats=8),
     questions=4,
     judged=3,

@@ -1,8 +1,8 @@
 """The steps of the recipe: one command for each, and ``all`` for all of them.
 
 The steps are functions of the same few paths. Owns the layout of the working folder:
-``tokenizer.json``, ``target``, ``student``, ``question-model`` (checkpoints), and in the folder of
-results: the GGUF files, the word translations and ``figures.json``.
+``tokenizer.json``, ``target``, ``draft-model``, ``question-model`` (checkpoints), and in the folder
+of results: the GGUF files, the word translations and ``figures.json``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from assets.recipe.chat_stream import ChatSource, stream_chats
 from assets.recipe.evaluation import acceptance, evaluate, noted_questions, recall_questions
-from assets.recipe.export import FILES, STUDENT_FILE, TARGET_FILE, copy_tokenizer, export
+from assets.recipe.export import DRAFT_MODEL_FILE, FILES, TARGET_FILE, copy_tokenizer, export
 from assets.recipe.judged import judge
 from assets.recipe.pages import read_pages, split
 from assets.recipe.prepare import make_chat, make_pool, prepare
@@ -34,7 +34,7 @@ from assets.recipe.tokens import load_tokenizer
 from assets.recipe.training import (
     Loss,
     TrainingRun,
-    load_teacher,
+    load_frozen_target,
     load_weights,
     make_distillation_loss,
     make_next_token_loss,
@@ -44,7 +44,7 @@ from assets.recipe.turns import Kind
 from datastores.errors import InputError, SpecchatError
 from datastores.passages.translations import TRANSLATIONS_FILE, to_lines, write_translations
 from engines.distillation.model import Llama
-from engines.distillation.weights import read_student
+from engines.distillation.weights import read_llama_file
 
 _LOG = logging.getLogger("assets.recipe")
 
@@ -76,21 +76,21 @@ class Recipe:
         return self.work / "tokenizer.json"
 
     def run(self, role: str) -> TrainingRun:
-        """The run of the ``target`` or the ``student``, at its checkpoint if it has one."""
+        """The run of the ``target`` or the ``draft-model``, at its checkpoint if it has one."""
         return TrainingRun(self.setting.shapes[role], self.work / role, self.given(role))
 
     def given(self, role: str) -> Mapping[str, Tensor] | None:
         """The weights to go on from; None: at random."""
         path = self.start / FILES[role] if self.start else None
-        return read_student(path).weights if path and path.exists() else None
+        return read_llama_file(path).weights if path and path.exists() else None
 
-    def teacher(self) -> Llama:
+    def frozen_target(self) -> Llama:
         """The trained target, or the one to go on from.
 
         Raises:
             InputError: there is neither.
         """
-        return load_teacher(self.target(), self.setting.target)
+        return load_frozen_target(self.target(), self.setting.target)
 
     def target(self) -> Mapping[str, Tensor]:
         """The weights of the trained target, or of the one to go on from.
@@ -152,9 +152,9 @@ def first_layers(weights: Mapping[str, Tensor], shape: Shape) -> Mapping[str, Te
 
 
 def step_distil(recipe: Recipe) -> None:
-    """Distil the target into the student, resuming from its checkpoint."""
-    loss = make_distillation_loss(recipe.teacher())
-    recipe.train(recipe.run("student"), recipe.setting.student_schedule, loss, make_chat)
+    """Distil the target into the draft model, resuming from its checkpoint."""
+    loss = make_distillation_loss(recipe.frozen_target())
+    recipe.train(recipe.run("draft-model"), recipe.setting.draft_model_schedule, loss, make_chat)
 
 
 def step_export(recipe: Recipe) -> None:
@@ -176,7 +176,7 @@ def step_evaluate(recipe: Recipe) -> None:
     """Measure the GGUF files; the figures are logged and written to ``figures.json``."""
     tokenizer = load_tokenizer(recipe.tokenizer)
     target = AnswerReader(recipe.out / TARGET_FILE, tokenizer)
-    student = AnswerReader(recipe.out / STUDENT_FILE, tokenizer)
+    draft_model = AnswerReader(recipe.out / DRAFT_MODEL_FILE, tokenizer)
     parts = split(read_pages(recipe.pages))
     pool = make_pool(parts)
     count = recipe.setting.questions
@@ -184,7 +184,7 @@ def step_evaluate(recipe: Recipe) -> None:
     rng = Random(_EVALUATION_SEED)
     questions = noted_questions(parts.held_out or parts.familiar, count // 4, rng)
     questions += recall_questions(pool.core, count // 4, rng)
-    figures |= acceptance(target, student, questions)
+    figures |= acceptance(target, draft_model, questions)
     figures |= judge(target, parts, recipe.setting.judged, _EVALUATION_SEED)
     line = json.dumps({key: round(value, 3) for key, value in figures.items()})
     (recipe.out / "figures.json").write_text(line + "\n", encoding="utf-8")

@@ -1,7 +1,8 @@
 """The training loop, which can be interrupted and resumed, the losses and the optimiser.
 
 Owns schedule, progress line and checkpoints (safetensors and JSON, replaced atomically). The loss
-is a parameter: the target (next token) and the student (the target's distribution) share the loop.
+is a parameter: the target (next token) and the draft model (the target's distribution) share the
+loop.
 
 The optimiser: Muon on the matrices, AdamW on the rest, over float32 master weights of a model that
 may be bf16. Muon: Keller Jordan, "Muon: An optimizer for hidden layers in neural networks" (2024);
@@ -255,23 +256,25 @@ class ProgressMeter:
         self.mark = (now, progress.tokens)
 
 
-def load_teacher(weights: Mapping[str, Tensor], shape: Shape) -> Llama:
+def load_frozen_target(weights: Mapping[str, Tensor], shape: Shape) -> Llama:
     """The target with ``weights``, frozen, on the training device and in its dtype."""
     device, dtype = pick_device()
-    teacher = Llama(shape.llama)
-    teacher.load_state_dict(dict(weights))
-    teacher.requires_grad_(False)
-    return teacher.to(device=device, dtype=dtype)
+    frozen_target = Llama(shape.llama)
+    frozen_target.load_state_dict(dict(weights))
+    frozen_target.requires_grad_(False)
+    return frozen_target.to(device=device, dtype=dtype)
 
 
-def make_distillation_loss(teacher: Llama) -> Loss:
-    """Weighted cross entropy against the teacher's probabilities, summed over a batch."""
+def make_distillation_loss(frozen_target: Llama) -> Loss:
+    """Weighted cross entropy against the target's probabilities, summed over a batch."""
 
-    def loss(student: Llama, batch: TrainingBatch) -> Tensor:
+    def loss(draft_model: Llama, batch: TrainingBatch) -> Tensor:
         rows = batch.rows
         with torch.no_grad():
-            wanted = teacher.logits(teacher(batch.ids).flatten(0, 1)[rows]).softmax(dim=-1)
-        drafted = student.logits(student(batch.ids).flatten(0, 1)[rows]).log_softmax(dim=-1)
+            wanted = frozen_target.logits(frozen_target(batch.ids).flatten(0, 1)[rows]).softmax(
+                dim=-1
+            )
+        drafted = draft_model.logits(draft_model(batch.ids).flatten(0, 1)[rows]).log_softmax(dim=-1)
         return -((wanted * drafted).sum(dim=-1) * batch.weights).sum()
 
     return loss

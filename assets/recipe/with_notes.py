@@ -209,7 +209,7 @@ def retrieved(pool: Pool, rng: Random, style: Style) -> Chat:
     Of one to four chunks that share words with the question, the items that fit best; the one that
     answers it is mostly the first, or is missing: only it, or its whole chunk. Where nothing fits
     well, the best items stand there as what does not seem to fit. As in
-    `app.conversation.documents`, earlier turns precede the notes.
+    `app.conversation.imported_texts`, earlier turns precede the notes.
     """
     found, mistaken = rng.random() < FOUND_SHARE, rng.random() < _MISTAKEN
     while True:

@@ -1,12 +1,12 @@
 """``python -m assets.recipe.workloads``: questions for ``python -m app.bench distill``.
 
 Writes one workload of each kind: ``known.jsonl`` asks about pages that the pair knows, the others
-about pages that training held out, a few pages each, so that the student meets topics it has never
-seen. Some questions are asked again, as people do. The model's answers to the others are its own
-guesses: what a target says is what a student has to learn, right or wrong.
+about pages that training held out, a few pages each, so that the draft model meets topics it has
+never seen. Some questions are asked again, as people do. The model's answers to the others are its
+own guesses: what a target says is what a draft model has to learn, right or wrong.
 
-``known-questions.txt`` is the file in ``assets``: what the student is asked again while it learns,
-lest it forget.
+``known-questions.txt`` is the file in ``assets``: what the draft model is asked again while it
+learns, lest it forget.
 """
 
 from __future__ import annotations

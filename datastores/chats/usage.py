@@ -1,6 +1,6 @@
 """Usage: the figures stored with answers, summed by day and model.
 
-Owns the queries. Refuses to know what the names of sources mean, and how weeks are shown. Deleted
+Owns the queries. Refuses to know what the names of origins mean, and how weeks are shown. Deleted
 chats leave no figures behind, since nothing of theirs is kept.
 """
 
@@ -13,8 +13,8 @@ from typing import Any
 
 from datastores.chats.history import HistoryReader
 
-STUDENT_KEY = "student_version"
-"""The key of the student's version among an answer's stored figures; 0 for the original one."""
+DRAFT_MODEL_KEY = "draft_model_version"
+"""The key of the draft model's version among an answer's stored figures; 0 for the original one."""
 MODEL_KEY = "model_name"
 """The key of the model's name among an answer's stored figures; `model` is its fingerprint."""
 
@@ -37,8 +37,8 @@ _DAYS = f"""
         SELECT day, model,
             coalesce(json_extract(figures, '$.{MODEL_KEY}'), '') AS name,
             coalesce(json_extract(figures, '$.tokens'), 0) AS tokens,
-            coalesce(json_extract(figures, '$.target_calls'), 0) AS steps,
-            coalesce(json_extract(figures, '$.call_tokens'), 0) AS step_tokens,
+            coalesce(json_extract(figures, '$.steps'), 0) AS steps,
+            coalesce(json_extract(figures, '$.step_tokens'), 0) AS step_tokens,
             coalesce(json_extract(figures, '$.decode_seconds'), 0.0) AS seconds,
             coalesce(json_extract(figures, '$.plain_seconds'), 0.0) AS plain
         FROM ({_ANSWERS})
@@ -46,29 +46,29 @@ _DAYS = f"""
     GROUP BY day, model ORDER BY day, model
 """
 
-_SOURCES = f"""
-    SELECT day, model, key AS source, sum(value) AS tokens
+_ORIGINS = f"""
+    SELECT day, model, key AS origin, sum(value) AS tokens
     FROM ({_ANSWERS}), json_each(figures, :path)
     WHERE key IS NOT NULL AND json_type(figures, :stored) IS NOT NULL
-    GROUP BY day, model, source
+    GROUP BY day, model, origin
 """
-_SOURCE_TOTALS = {
-    "by_source": ("by_source", "by_source"),
-    "drafted_by_source": ("drafted_by_source", "drafted_by_source"),
-    "matched_by_source": ("by_source", "drafted_by_source"),
+_ORIGIN_TOTALS = {
+    "by_origin": ("by_origin", "by_origin"),
+    "drafted_by_origin": ("drafted_by_origin", "drafted_by_origin"),
+    "matched_by_origin": ("by_origin", "drafted_by_origin"),
 }
-"""For each total by source: which stored figure it sums, of the answers that have another one."""
+"""For each total by origin: which stored figure it sums, of the answers that have another one."""
 
 
-_STUDENT = f"""
+_DRAFT_MODEL = f"""
     SELECT day, model,
-        coalesce(json_extract(figures, '$.{STUDENT_KEY}'), 0) AS version,
-        json_extract(figures, '$.student_compared') AS compared,
-        json_extract(figures, '$.student_matched') AS matched
+        coalesce(json_extract(figures, '$.{DRAFT_MODEL_KEY}'), 0) AS version,
+        json_extract(figures, '$.draft_model_compared') AS compared,
+        json_extract(figures, '$.draft_model_matched') AS matched
     FROM ({_ANSWERS})
-    WHERE json_type(figures, '$.student_compared') = 'integer'
-        AND json_type(figures, '$.student_matched') = 'integer'
-        AND json_extract(figures, '$.student_compared') > 0
+    WHERE json_type(figures, '$.draft_model_compared') = 'integer'
+        AND json_type(figures, '$.draft_model_matched') = 'integer'
+        AND json_extract(figures, '$.draft_model_compared') > 0
     ORDER BY id
 """
 
@@ -84,8 +84,8 @@ class Usage:
         compared_tokens, compared_seconds: of the answers for which `plain_seconds` is known, which
             earlier versions did not store.
         plain_seconds: what those would have taken without drafts.
-        by_source: tokens credited to each source; drafted_by_source: its draft tokens, as far as
-            they were stored; matched_by_source: the credited tokens of the same answers.
+        by_origin: tokens credited to each origin; drafted_by_origin: its draft tokens, as far as
+            they were stored; matched_by_origin: the credited tokens of the same answers.
     """
 
     answers: int = 0
@@ -96,17 +96,17 @@ class Usage:
     compared_tokens: int = 0
     compared_seconds: float = 0.0
     plain_seconds: float = 0.0
-    by_source: dict[str, int] = field(default_factory=dict)
-    drafted_by_source: dict[str, int] = field(default_factory=dict)
-    matched_by_source: dict[str, int] = field(default_factory=dict)
+    by_origin: dict[str, int] = field(default_factory=dict)
+    drafted_by_origin: dict[str, int] = field(default_factory=dict)
+    matched_by_origin: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: Usage) -> None:
         """Add the totals of `other`."""
         for entry in fields(Usage):
             mine, added = getattr(self, entry.name), getattr(other, entry.name)
             if isinstance(mine, dict):
-                for source, tokens in added.items():
-                    mine[source] = mine.get(source, 0) + tokens
+                for origin, tokens in added.items():
+                    mine[origin] = mine.get(origin, 0) + tokens
             else:
                 setattr(self, entry.name, mine + added)
 
@@ -135,14 +135,14 @@ class Usage:
         """Speed relative to that without drafts, of the compared answers; 0 without any."""
         return self.plain_seconds / self.compared_seconds if self.compared_seconds else 0.0
 
-    def share(self, source: str) -> float:
-        """The share of the tokens that came from `source`."""
-        return self.by_source.get(source, 0) / self.tokens if self.tokens else 0.0
+    def share(self, origin: str) -> float:
+        """The share of the tokens that came from `origin`."""
+        return self.by_origin.get(origin, 0) / self.tokens if self.tokens else 0.0
 
-    def accepted(self, source: str) -> float | None:
-        """The share of a source's draft tokens that was accepted; None where none is known."""
-        drafted = self.drafted_by_source.get(source, 0)
-        return self.matched_by_source.get(source, 0) / drafted if drafted else None
+    def accepted(self, origin: str) -> float | None:
+        """The share of an origin's draft tokens that was accepted; None where none is known."""
+        drafted = self.drafted_by_origin.get(origin, 0)
+        return self.matched_by_origin.get(origin, 0) / drafted if drafted else None
 
 
 @dataclass(slots=True)
@@ -169,22 +169,22 @@ def daily_usage(history: HistoryReader) -> list[DayUsage]:
         StoreError: the history cannot be read.
     """
     days = {(row["day"], row["model"]): _day(row) for row in history.store.rows(_DAYS)}
-    for name, (summed, required) in _SOURCE_TOTALS.items():
+    for name, (summed, required) in _ORIGIN_TOTALS.items():
         paths = {"path": f"$.{summed}", "stored": f"$.{required}"}
-        for row in history.store.rows(_SOURCES, paths):
+        for row in history.store.rows(_ORIGINS, paths):
             # An answer may have been finished since the first query.
             found = days.get((row["day"], row["model"]))
             if found is not None:
-                getattr(found.usage, name)[str(row["source"])] = int(row["tokens"] or 0)
+                getattr(found.usage, name)[str(row["origin"])] = int(row["tokens"] or 0)
     return list(days.values())
 
 
 @dataclass(frozen=True, slots=True)
-class StudentUsage:
-    """How the student's drafts fared in one answer.
+class DraftModelUsage:
+    """How the draft model's drafts fared in one answer.
 
     Attributes:
-        model: fingerprint of the target. version: of the student; 0 for the original one.
+        model: fingerprint of the target. version: of the draft model; 0 for the original one.
         compared, matched: as in `app.conversation.statistics.Statistics`.
     """
 
@@ -195,21 +195,21 @@ class StudentUsage:
     matched: int
 
 
-def student_usage(history: HistoryReader) -> list[StudentUsage]:
-    """Every finished answer that a student drafted for, in the order they were asked for.
+def draft_model_usage(history: HistoryReader) -> list[DraftModelUsage]:
+    """Every finished answer that a draft model drafted for, in the order they were asked for.
 
     Raises:
         StoreError: the history cannot be read.
     """
     return [
-        StudentUsage(
+        DraftModelUsage(
             date.fromisoformat(row["day"]),
             str(row["model"]),
             row["version"] if isinstance(row["version"], int) else 0,
             int(row["compared"]),
             min(int(row["matched"]), int(row["compared"])),
         )
-        for row in history.store.rows(_STUDENT)
+        for row in history.store.rows(_DRAFT_MODEL)
     ]
 
 

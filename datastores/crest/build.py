@@ -1,6 +1,6 @@
-"""Building CREST: from documents to pages under a byte budget.
+"""Building CREST: from texts to pages under a byte budget.
 
-The result is a function of the documents' contents and the budget alone, whatever their order.
+The result is a function of the texts' contents and the budget alone, whatever their order.
 Everything is array work, on a part of the strings at a time: those that begin with the same tokens.
 Memory is 16 bytes for each distinct string that is counted, and what the store itself takes.
 """
@@ -20,7 +20,7 @@ from datastores.crest.counting import (
     MAX_TREE_STRINGS,
     CountedStrings,
     Level,
-    TokenDocument,
+    TokenText,
     count_strings,
     joined,
     parts_of,
@@ -107,7 +107,7 @@ Trees = Iterator[tuple[Sequence[Level], Nodes]]
 
 
 def count(
-    documents: Iterable[TokenDocument],
+    texts: Iterable[TokenText],
     budget: int,
     longest: int = MAX_NGRAM,
     folder: Path | None = None,
@@ -120,7 +120,7 @@ def count(
     Raises:
         StoreError: there is no room for it.
     """
-    with joined(documents, folder) as text:
+    with joined(texts, folder) as text:
         least = least_count(len(text), budget)
         return count_strings(text, longest + MAX_CONTINUATION, least, tagged=longest)
 
@@ -132,9 +132,9 @@ def least_count(tokens: int, budget: int) -> int:
     return 4 if tokens > SMALL_BUDGET * budget else 2
 
 
-def build(documents: Iterable[TokenDocument], budget: int, longest: int = MAX_NGRAM) -> BuiltStore:
+def build(texts: Iterable[TokenText], budget: int, longest: int = MAX_NGRAM) -> BuiltStore:
     """The n-grams and nodes of most utility, in at most `budget` bytes of file."""
-    return select(count(documents, budget, longest), budget, longest)
+    return select(count(texts, budget, longest), budget, longest)
 
 
 def select(
@@ -147,7 +147,7 @@ def select(
 ) -> BuiltStore:
     """The content of most utility for `budget` bytes of file.
 
-    With `exact` counts it takes about a tenth more, and documents can be subtracted from it.
+    With `exact` counts it takes about a tenth more, and texts can be subtracted from it.
 
     Args:
         folder: as for `count`.

@@ -1,9 +1,9 @@
-"""Counting: every string of up to some length of tokens that occurs in a set of documents.
+"""Counting: every string of up to some length of tokens that occurs in a set of texts.
 
 The first half of building CREST. Owns the table of strings: level L holds each distinct string of
 L tokens with its count, its prefix of L - 1 tokens and the count of its suffix of L - 1 tokens, so
 that the tree of continuations of any n-gram is a part of the table (crest.txt, section 4.2: all
-continuations of an n-gram, as prefix counts). A string never extends from one document into the
+continuations of an n-gram, as prefix counts). A string never extends from one text into the
 next. Refuses to know text and which strings are worth keeping (`datastores.crest.selection`).
 
 All of it is sorting: the strings of a level are those of the level before, each split by the token
@@ -31,14 +31,14 @@ KINDS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class TokenDocument:
-    """One document, projected onto one tokenizer.
+class TokenText:
+    """One text, projected onto one tokenizer.
 
     Attributes:
-        identity: a digest of the content, compared by its first eight bytes; a document counts
+        identity: a digest of the content, compared by its first eight bytes; a text counts
             once however often it is given.
         tokens: token ids below 2^32.
-        kind: kind of source, 0 to `KINDS` - 1.
+        kind: kind of text, 0 to `KINDS` - 1.
     """
 
     identity: bytes
@@ -59,20 +59,20 @@ so many fill the largest store that is built by default."""
 MAX_TREE_STRINGS = 1 << 21
 """Of these, strings that begin with the same token: they are selected from together."""
 MAX_REMAINING = 255
-"""Distances to the end of a document are stored in one byte; larger ones do not matter."""
+"""Distances to the end of a text are stored in one byte; larger ones do not matter."""
 NO_STRING = -1
 """In place of a string's number: none that is counted begins there."""
 
 
 @dataclass(frozen=True, slots=True)
-class TokenText:
-    """The documents one after another.
+class JoinedTexts:
+    """The texts one after another.
 
     Attributes:
         tokens: uint32 [positions].
-        remaining: uint8 [positions], tokens from here to the end of the document, at most
+        remaining: uint8 [positions], tokens from here to the end of the text, at most
             `MAX_REMAINING`.
-        kinds: uint8 [positions], the kind of source.
+        kinds: uint8 [positions], the kind of text.
         columns: where more of them are made.
     """
 
@@ -120,7 +120,7 @@ class CountedStrings:
     """All strings that occur `least` times or more; level L is at index L - 1.
 
     Attributes:
-        tokens: of all documents.
+        tokens: of all texts.
     """
 
     levels: list[Level]
@@ -129,8 +129,8 @@ class CountedStrings:
 
 
 @contextmanager
-def joined(documents: Iterable[TokenDocument], folder: Path | None = None) -> Iterator[TokenText]:
-    """All documents, in order; empty ones add nothing.
+def joined(texts: Iterable[TokenText], folder: Path | None = None) -> Iterator[JoinedTexts]:
+    """All texts, in order; empty ones add nothing.
 
     Args:
         folder: where a long text is kept meanwhile; None for the system's.
@@ -139,10 +139,10 @@ def joined(documents: Iterable[TokenDocument], folder: Path | None = None) -> It
         StoreError: there is no room for it.
     """
     with open_columns(folder) as columns:
-        text = TokenText(
+        text = JoinedTexts(
             columns.new(np.uint32), columns.new(np.uint8), columns.new(np.uint8), columns
         )
-        for batch in _batches(documents):
+        for batch in _batches(texts):
             ids = [np.asarray(one.tokens, np.uint32) for one in batch]
             text.tokens.append(np.concatenate(ids))
             text.remaining.append(np.concatenate([_remaining(len(one)) for one in ids]))
@@ -151,13 +151,13 @@ def joined(documents: Iterable[TokenDocument], folder: Path | None = None) -> It
         yield text
 
 
-def _batches(documents: Iterable[TokenDocument]) -> Iterator[list[TokenDocument]]:
-    """Some documents at a time: writing each by itself would take longer than counting it."""
-    batch: list[TokenDocument] = []
+def _batches(texts: Iterable[TokenText]) -> Iterator[list[TokenText]]:
+    """Some texts at a time: writing each by itself would take longer than counting it."""
+    batch: list[TokenText] = []
     tokens = 0
-    for document in documents:
-        batch.append(document)
-        tokens += len(document.tokens)
+    for text in texts:
+        batch.append(text)
+        tokens += len(text.tokens)
         if tokens >= SLICE_POSITIONS:
             yield batch
             batch, tokens = [], 0
@@ -166,7 +166,7 @@ def _batches(documents: Iterable[TokenDocument]) -> Iterator[list[TokenDocument]
 
 
 def _remaining(tokens: int) -> NDArray[np.uint8]:
-    """For each position of a document the tokens from there to its end."""
+    """For each position of a text the tokens from there to its end."""
     found = np.full(tokens, MAX_REMAINING, np.uint8)
     near = min(tokens, MAX_REMAINING)
     found[tokens - near :] = np.arange(near, 0, -1)
@@ -174,7 +174,7 @@ def _remaining(tokens: int) -> NDArray[np.uint8]:
 
 
 def count_strings(
-    text: TokenText, depth: int, least: int = 1, *, tagged: int = 0
+    text: JoinedTexts, depth: int, least: int = 1, *, tagged: int = 0
 ) -> CountedStrings:
     """The levels 1 to `depth` of strings that occur at least `least` times; more often, if these
     would be more than `MAX_STRINGS`, or more than `MAX_TREE_STRINGS` that begin with one token.
@@ -212,7 +212,7 @@ class _StringCounter:
         least: occurrences of the rarest strings in them.
     """
 
-    def __init__(self, text: TokenText, least: int, tagged: int) -> None:
+    def __init__(self, text: JoinedTexts, least: int, tagged: int) -> None:
         self.levels: list[Level] = []
         self.least = least
         self._text = text

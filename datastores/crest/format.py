@@ -1,18 +1,18 @@
 """The bytes of CREST: how trees become entries and entries become pages.
 
 The bytes are a function of the trees alone: equal trees give equal bytes, whatever the order of the
-documents. Refuses to know files and which trees are kept.
+texts. Refuses to know files and which trees are kept.
 
 An entry is the tree of continuations of one n-gram. Its nodes are in level order, so that parents
 come before their children and neither a mask nor a list of parents is needed:
 
     entry   head node…
-    head    1 byte: kind of source (3 bits), count of the n-gram (5 bits, in half octaves)
+    head    1 byte: kind of text (3 bits), count of the n-gram (5 bits, in half octaves)
             1 byte: children of the root
     node    1 byte: P(node | its parent) in half octaves (4 bits), number of children (4 bits; 15:
             the number follows in a byte of its own)
             1–5 bytes: token, as its rank among the store's tokens by frequency, 7 bits to a byte
-    exact   only in stores that documents are subtracted from (`datastores.crest.subtraction`):
+    exact   only in stores that texts are subtracted from (`datastores.crest.subtraction`):
             2 bytes: more of the n-gram's hash; then exact counts, 7 bits to a byte: the n-gram's
             if it is `MIN_AMBIGUOUS_COUNT` or more, and each node's whose parent's is
     (and a zero byte if needed to make the length even)
@@ -67,7 +67,7 @@ class CrestEntry:
 
     Attributes:
         count: how often the n-gram occurred, within a fifth.
-        kind: the kind of source of most of its occurrences.
+        kind: the kind of text of most of its occurrences.
         tokens: token id of each row; the root's is 0, without meaning.
         probabilities: P(row | its parent occurred), of all occurrences; 1 for the root.
         children: rows [first, last) of each row's children.
@@ -301,7 +301,7 @@ def encode(
     *,
     exact: bool,
 ) -> Entries:
-    """The entries of the n-grams of one length; with `exact` counts, documents can leave them."""
+    """The entries of the n-grams of one length; with `exact` counts, texts can leave them."""
     by_id = np.argsort(ids)
     ranks = by_id[np.searchsorted(ids, columns.tokens, sorter=by_id)].astype(np.uint32)
     width = _number_width(ranks)

@@ -7,7 +7,7 @@ for the writer, and a bounded cache of decoded trees, in which the two tiers are
 (`JoinedEntry`). It sees what other connections commit at the next `refresh`, or within
 `LOOKUPS_PER_REFRESH` lookups.
 
-Two tiers draft as one rebuilt store does. Tokens per call with budgets of 8 and 64, on answers of
+Two tiers draft as one rebuilt store does. Tokens per step with budgets of 8 and 64, on answers of
 Llama-3.1-8B, with 486 k tokens of history in the base tier and 30 k in the delta: joined 1.530 and
 1.852, rebuilt 1.524 and 1.855, the base tier alone 1.518 and 1.842, the delta's trees before the
 base tier's 1.528 and 1.844; with the chat's own n-grams, joined 2.096 and 2.619, the delta's trees
@@ -188,7 +188,7 @@ class CrestReader:
 class JoinedEntry:
     """The tree of one n-gram from both tiers: all their nodes, and the sums of their counts.
 
-    So it is the tree that brute force counts in the documents of both, as far as each tier keeps
+    So it is the tree that brute force counts in the texts of both, as far as each tier keeps
     its strings (it has no n-gram that nothing follows in it), and but for the rounding of counts to
     half octaves. The children of a row are joined when they are asked for: a draft visits a few
     rows of trees that may have hundreds.

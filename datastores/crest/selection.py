@@ -20,7 +20,7 @@ that occurred a few times mostly occurred within one topic and will not occur ag
 chosen by measurement, which also showed that document frequencies do no better than counts. P with
 g is interpolated as in the drafter. A 1-gram has no shorter n-gram, so P without it is 0.
 
-Measured in tokens per call on recorded answers of Llama-3.1-8B (40 prompts, 3 M tokens of history
+Measured in tokens per step on recorded answers of Llama-3.1-8B (40 prompts, 3 M tokens of history
 in 1 MB, CREST alone, budgets of 8 and 64): absolute discounting in place of `expected`, and full
 trust in g, 1.67 and 1.98; this rule 1.78 and 2.10.
 """

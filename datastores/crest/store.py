@@ -1,19 +1,19 @@
 """CREST on disk: n-grams mapped to token trees, in one SQLite file for each tokenizer.
 
-A store has two tiers. The *base* tier holds what `rebuild` made of all documents under the byte
-budget; it is a function of the set of documents alone. The *delta* tier holds what `update` made of
-the few documents added since: an answer is drafted from as soon as it is finished, and the rebuild
+A store has two tiers. The *base* tier holds what `rebuild` made of all texts under the byte
+budget; it is a function of the set of texts alone. The *delta* tier holds what `update` made of
+the few texts added since: an answer is drafted from as soon as it is finished, and the rebuild
 promotes its common n-grams and drops its rare ones. So adding a text costs what the delta costs.
 
-Documents leave by `forget`, at a cost in proportion to them: the delta is made again without them,
+Texts leave by `forget`, at a cost in proportion to them: the delta is made again without them,
 and they are subtracted from the base tier (`datastores.crest.subtraction`). No byte of them stays:
 tables that are rewritten are emptied first, which fills their pages with zeros (`secure_delete`);
 rows of the base tier are overwritten where they are, and were written once in the order of their
 numbers, so that none was ever moved. Then only the log has to be emptied, and nothing is copied.
 
-Owns the file, its schema and its transactions: each call is all or nothing, and a document counts
+Owns the file, its schema and its transactions: each call is all or nothing, and a text counts
 once, by its identity, however often it is given. Refuses to know text, tokenizers and what kinds of
-sources mean. Lookups go through `datastores.crest.reader`, on a connection of their own.
+texts mean. Lookups go through `datastores.crest.reader`, on a connection of their own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from sqlite_utils import Database
 
 from datastores.crest.build import BuiltStore, build, count, select
-from datastores.crest.counting import TokenDocument
+from datastores.crest.counting import TokenText
 from datastores.crest.subtraction import BaseTier, Subtraction, drop_uses, overwrite
 from datastores.storage.erasure import empty_log
 from datastores.storage.sqlite import Schema, Store
@@ -34,7 +34,7 @@ from datastores.tokens import unpack
 
 
 def _tiers(db: Database) -> None:
-    # Documents keep their token ids until a rebuild takes them into the base tier, which keeps
+    # Texts keep their token ids until a rebuild takes them into the base tier, which keeps
     # eight bytes of their identity. The delta tier has tables of its own, which are emptied as a
     # whole.
     db.executescript(
@@ -70,17 +70,17 @@ SCHEMA = Schema(3, _tiers, lasting=frozenset({"pages"}), cache=True)
 BASE = 0
 """The number of the base tier's row in `tiers`."""
 MAX_DELTA_TOKENS = 1 << 15
-"""Tokens of pending documents above which a rebuild is due."""
+"""Tokens of pending texts above which a rebuild is due."""
 MIN_MERGED_TOKENS = 1 << 12
 MERGED_SHARE = 256
 """Pending tokens, and their share of the base tier's, from which a rebuild is worth its time while
 nobody waits: it takes them into the base tier, and adding to an emptier delta is cheaper."""
 DELTA_SHARE = 8
-"""The delta tier takes at most this fraction of the budget, half of it for the documents."""
-DOCUMENT_BYTES = 64
-"""Of a pending document, beside its tokens."""
+"""The delta tier takes at most this fraction of the budget, half of it for the texts."""
+TEXT_BYTES = 64
+"""Of a pending text, beside its tokens."""
 IDENTITY_BYTES = 8
-"""Of a document's identity, in the base tier."""
+"""Of a text's identity, in the base tier."""
 MIN_REBUILD_SHARE = 40
 """One in so many of the base tier's tokens: if more leave, it is emptied and rebuilt. To subtract a
 token takes 40 times the CPU of counting it anew."""
@@ -130,14 +130,14 @@ class CrestStore:
         files = (path, path.with_name(path.name + "-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
-    def update(self, documents: Sequence[TokenDocument]) -> bool:
-        """Add `documents` to the delta tier, all or none of them; known ones change nothing.
+    def update(self, texts: Sequence[TokenText]) -> bool:
+        """Add `texts` to the delta tier, all or none of them; known ones change nothing.
 
         Returns whether they fitted. If not, `rebuild` is due.
         """
         with self.store.writing() as db:
-            new = frozenset(self.unknown(document.identity for document in documents))
-            pending = [document for document in documents if document.identity in new]
+            new = frozenset(self.unknown(text.identity for text in texts))
+            pending = [text for text in texts if text.identity in new]
             if not self._fits_delta([*_read_pending(db), *pending]):
                 return False
             if pending:
@@ -145,22 +145,22 @@ class CrestStore:
                 self._build_delta(db)
         return True
 
-    def rebuild(self, documents: Iterable[TokenDocument]) -> None:
-        """Build the base tier from `documents`, which must be all there are.
+    def rebuild(self, texts: Iterable[TokenText]) -> None:
+        """Build the base tier from `texts`, which must be all there are.
 
-        The old tier is read until the new one is committed. A pending document that is not among
-        `documents` (it was added meanwhile) stays pending.
+        The old tier is read until the new one is committed. A pending text that is not among
+        `texts` (it was added meanwhile) stays pending.
         """
         prefixes: set[bytes] = set()
-        built, tokens = self._built(_unique(documents, prefixes), prefixes)
+        built, tokens = self._built(_unique(texts, prefixes), prefixes)
         self.replace(built, prefixes, tokens)
 
     def _built(
-        self, documents: Iterable[TokenDocument], prefixes: Collection[bytes]
+        self, texts: Iterable[TokenText], prefixes: Collection[bytes]
     ) -> tuple[BuiltStore, int]:
-        """The base tier of `documents`, which add to `prefixes`, and how many tokens they have."""
+        """The base tier of `texts`, which add to `prefixes`, and how many tokens they have."""
         folder = self.store.path.parent
-        counted = count(documents, self._base_bytes(0), folder=folder)
+        counted = count(texts, self._base_bytes(0), folder=folder)
         room = self._base_bytes(len(prefixes))
         return select(counted, room, exact=True, folder=folder), counted.tokens
 
@@ -168,7 +168,7 @@ class CrestStore:
         """Make `built` the base tier; `prefixes` are the first bytes of its identities.
 
         Args:
-            tokens: of all its documents.
+            tokens: of all its texts.
         """
         with self.store.writing() as db:
             known = frozenset(prefixes)
@@ -179,7 +179,7 @@ class CrestStore:
         self._truncate_log()
 
     def has_pending(self) -> bool:
-        """Whether a document was added since the last `rebuild`."""
+        """Whether a text was added since the last `rebuild`."""
         return bool(self.store.rows("SELECT 1 FROM pending LIMIT 1"))
 
     def merge_due(self) -> bool:
@@ -189,18 +189,18 @@ class CrestStore:
         base = int(self.store.rows("SELECT coalesce(sum(tokens), 0) AS n FROM tiers")[0]["n"])
         return tokens >= max(MIN_MERGED_TOKENS, base // MERGED_SHARE)
 
-    def forget(self, documents: Sequence[TokenDocument]) -> bool:
-        """Remove `documents`, given with the tokens they were added with; unknown ones are ignored.
+    def forget(self, texts: Sequence[TokenText]) -> bool:
+        """Remove `texts`, given with the tokens they were added with; unknown ones are ignored.
 
         Returns whether `rebuild` must follow: where more leaves the base tier than it is worth to
         subtract, or the base tier cannot be subtracted from, it is emptied at once. No byte of what
         was removed is left in the file.
 
         Raises:
-            StoreError: also if another process reads an older state; the documents are removed, but
+            StoreError: also if another process reads an older state; the texts are removed, but
                 the log may still hold them until this is called again.
         """
-        leaving = {one.identity[:IDENTITY_BYTES]: one for one in documents}
+        leaving = {one.identity[:IDENTITY_BYTES]: one for one in texts}
         due = False
         with self.store.writing() as db:
             # Within the transaction: what another process subtracted is not subtracted again.
@@ -213,9 +213,9 @@ class CrestStore:
         return due
 
     def retain(self, identities: Iterable[bytes]) -> bool:
-        """Remove all documents but `identities`; whether `rebuild` must follow.
+        """Remove all texts but `identities`; whether `rebuild` must follow.
 
-        For documents whose tokens are not known (any more): if the base tier holds one it is
+        For texts whose tokens are not known (any more): if the base tier holds one it is
         emptied at once, so that nothing of it is drafted until the rebuild. No byte of it is left
         in the file.
 
@@ -235,8 +235,8 @@ class CrestStore:
         self._erase()
         return due
 
-    def _leave_base(self, db: Database, leaving: Mapping[bytes, TokenDocument]) -> bool:
-        """Remove documents, given by the first bytes of their identities, from the base tier.
+    def _leave_base(self, db: Database, leaving: Mapping[bytes, TokenText]) -> bool:
+        """Remove texts, given by the first bytes of their identities, from the base tier.
 
         Returns False if it had to be emptied although it holds others.
         """
@@ -271,17 +271,17 @@ class CrestStore:
         blob = bytes(rows[0]["documents"]) if rows else b""
         return frozenset(np.frombuffer(blob, dtype=f"V{IDENTITY_BYTES}").tolist())
 
-    def _base_bytes(self, documents: int) -> int:
+    def _base_bytes(self, texts: int) -> int:
         """Bytes for the pages of the base tier, beside everything else in the file."""
-        return self.budget_bytes - self.budget_bytes // DELTA_SHARE - IDENTITY_BYTES * documents
+        return self.budget_bytes - self.budget_bytes // DELTA_SHARE - IDENTITY_BYTES * texts
 
-    def _fits_delta(self, pending: Sequence[TokenDocument]) -> bool:
+    def _fits_delta(self, pending: Sequence[TokenText]) -> bool:
         """Whether the delta tier has room for `pending`."""
-        few = sum(len(document.tokens) for document in pending) <= MAX_DELTA_TOKENS
+        few = sum(len(text.tokens) for text in pending) <= MAX_DELTA_TOKENS
         return few and 2 * _pending_bytes(pending) <= self.budget_bytes // DELTA_SHARE
 
     def _build_delta(self, db: Database) -> None:
-        """Rebuild the delta tier from the pending documents."""
+        """Rebuild the delta tier from the pending texts."""
         db.conn.execute("DELETE FROM delta")
         db.conn.execute("DELETE FROM delta_pages")
         pending = list(_read_pending(db))
@@ -297,40 +297,37 @@ class CrestStore:
         self.store.rows("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _unique(documents: Iterable[TokenDocument], prefixes: set[bytes]) -> Iterator[TokenDocument]:
-    """`documents` without repetitions; adds the prefix of each identity to `prefixes`."""
-    for document in documents:
-        prefix = document.identity[:IDENTITY_BYTES]
+def _unique(texts: Iterable[TokenText], prefixes: set[bytes]) -> Iterator[TokenText]:
+    """`texts` without repetitions; adds the prefix of each identity to `prefixes`."""
+    for text in texts:
+        prefix = text.identity[:IDENTITY_BYTES]
         if prefix not in prefixes:
             prefixes.add(prefix)
-            yield document
+            yield text
 
 
-def _read_pending(db: Database) -> Iterator[TokenDocument]:
+def _read_pending(db: Database) -> Iterator[TokenText]:
     rows = db.conn.execute("SELECT identity, kind, tokens FROM pending ORDER BY identity")
     for identity, kind, tokens in rows:
-        yield TokenDocument(identity, unpack(tokens), kind)
+        yield TokenText(identity, unpack(tokens), kind)
 
 
-def _pending_bytes(pending: Sequence[TokenDocument]) -> int:
-    """Bytes of the file that pending documents take themselves."""
-    return sum(4 * len(document.tokens) + DOCUMENT_BYTES for document in pending)
+def _pending_bytes(pending: Sequence[TokenText]) -> int:
+    """Bytes of the file that pending texts take themselves."""
+    return sum(4 * len(text.tokens) + TEXT_BYTES for text in pending)
 
 
-def _store_pending(db: Database, documents: Iterable[TokenDocument]) -> None:
+def _store_pending(db: Database, texts: Iterable[TokenText]) -> None:
     db.conn.executemany(
         "INSERT OR IGNORE INTO pending VALUES (?, ?, ?)",
-        [
-            (one.identity, one.kind, np.asarray(one.tokens, dtype="<u4").tobytes())
-            for one in documents
-        ],
+        [(one.identity, one.kind, np.asarray(one.tokens, dtype="<u4").tobytes()) for one in texts],
     )
 
 
 def _keep_pending(db: Database, wanted: Callable[[bytes], bool]) -> None:
-    """Delete the pending documents whose identity is not `wanted`, and every copy of them."""
+    """Delete the pending texts whose identity is not `wanted`, and every copy of them."""
     pending = list(_read_pending(db))
-    kept = [document for document in pending if wanted(document.identity)]
+    kept = [text for text in pending if wanted(text.identity)]
     if len(kept) < len(pending):
         db.conn.execute("DELETE FROM pending")
         _store_pending(db, kept)
@@ -359,31 +356,31 @@ def _clear_base(db: Database) -> None:
     db.conn.execute("DELETE FROM tiers")
 
 
-def _subtract(db: Database, documents: Sequence[TokenDocument]) -> bool:
-    """Subtract `documents`, which the base tier contains; False if it has to be rebuilt instead."""
-    tokens = sum(len(document.tokens) for document in documents)
+def _subtract(db: Database, texts: Sequence[TokenText]) -> bool:
+    """Subtract `texts`, which the base tier contains; False if it has to be rebuilt instead."""
+    tokens = sum(len(text.tokens) for text in texts)
     sql = "SELECT longest, pages, least, ids, documents, tokens FROM tiers"
     longest, pages, least, ids, identities, total = db.conn.execute(sql).fetchone()
     if not least or tokens > MAX_SUBTRACTED_TOKENS or tokens * MIN_REBUILD_SHARE > total:
         return False
     subtraction = Subtraction(db, BaseTier(longest, pages, least, unpack_ids(ids)))
-    subtraction.subtract(documents)
+    subtraction.subtract(texts)
     drop_uses(db, BASE, subtraction.dropped, ids[0])
-    _drop_identities(db, identities, documents)
+    _drop_identities(db, identities, texts)
     db.conn.execute(
         "UPDATE tiers SET entries = entries - ?, tokens = tokens - ?", (subtraction.entries, tokens)
     )
     return True
 
 
-def _drop_identities(db: Database, identities: bytes, documents: Sequence[TokenDocument]) -> None:
-    """Overwrite the identities of `documents` with that of one that stays, which then is repeated.
+def _drop_identities(db: Database, identities: bytes, texts: Sequence[TokenText]) -> None:
+    """Overwrite the identities of `texts` with that of one that stays, which then is repeated.
 
     Args:
-        identities: of all documents of the base tier.
+        identities: of all texts of the base tier.
     """
     found = np.frombuffer(identities, dtype="<u8")
-    wanted = [int.from_bytes(one.identity[:IDENTITY_BYTES], "little") for one in documents]
+    wanted = [int.from_bytes(one.identity[:IDENTITY_BYTES], "little") for one in texts]
     leaving = np.isin(found, np.array(wanted, dtype=np.uint64))
     stays = found[~leaving][:1].tobytes()
     places = np.flatnonzero(leaving).tolist()

@@ -1,13 +1,13 @@
-"""Subtracting documents from the base tier: their occurrences leave it, in place.
+"""Subtracting texts from the base tier: their occurrences leave it, in place.
 
-Every count of an exact store is a function of its documents, and the half octaves on its pages are
-functions of these counts. So a document's own strings are counted, and the n-grams among them are
+Every count of an exact store is a function of its texts, and the half octaves on its pages are
+functions of these counts. So a text's own strings are counted, and the n-grams among them are
 looked up: counts decrease, and what occurs less often than anything the store counted goes, as do
-n-grams without nodes, token ids without nodes, and the document's identity. What is left has the
-bytes it would have had if the document had never been counted, but for three things that only a
+n-grams without nodes, token ids without nodes, and the text's identity. What is left has the
+bytes it would have had if the text had never been counted, but for three things that only a
 rebuild decides: which strings are worth keeping, the ranks of tokens, and the kind of each n-gram.
 
-Work and bytes written are in proportion to the documents. Rows keep their lengths, so SQLite writes
+Work and bytes written are in proportion to the texts. Rows keep their lengths, so SQLite writes
 them where they are, and no copy of the old ones is left in the file (the log apart, which the
 caller empties). Owns what a page looks like to Python. Refuses to know budgets and transactions.
 """
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from sqlite_utils import Database
 
 from datastores.crest.build import USE_BYTES
-from datastores.crest.counting import TokenDocument, count_strings, joined
+from datastores.crest.counting import TokenText, count_strings, joined
 from datastores.crest.format import (
     CHECK_SHIFT,
     CHILDREN_FOLLOW,
@@ -162,10 +162,10 @@ def _number(number: int) -> bytes:
 
 
 class OwnStrings:
-    """The strings of the documents that leave, as a tree of counts."""
+    """The strings of the texts that leave, as a tree of counts."""
 
-    def __init__(self, documents: Sequence[TokenDocument], longest: int) -> None:
-        with joined(documents) as text:
+    def __init__(self, texts: Sequence[TokenText], longest: int) -> None:
+        with joined(texts) as text:
             self._levels = count_strings(text, longest + MAX_CONTINUATION).levels
         self._tokens = [level.tokens.tolist() for level in self._levels]
         self._counts = [level.counts.tolist() for level in self._levels]
@@ -203,7 +203,7 @@ class BaseTier:
 
 
 class Subtraction:
-    """Subtracts documents from the base tier in a database, within a transaction.
+    """Subtracts texts from the base tier in a database, within a transaction.
 
     Attributes:
         dropped: how many nodes have gone, by the rank of their token.
@@ -216,9 +216,9 @@ class Subtraction:
         self._db = db
         self._tier = tier
 
-    def subtract(self, documents: Sequence[TokenDocument]) -> None:
-        """Rewrite every page with an n-gram of `documents`."""
-        own = OwnStrings(documents, self._tier.longest)
+    def subtract(self, texts: Sequence[TokenText]) -> None:
+        """Rewrite every page with an n-gram of `texts`."""
+        own = OwnStrings(texts, self._tier.longest)
         for number, ngrams in _by_page(own, self._tier):
             row = self._db.conn.execute("SELECT entries FROM pages WHERE number = ?", (number,))
             for (page,) in row.fetchall():

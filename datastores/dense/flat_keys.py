@@ -1,4 +1,4 @@
-"""The unfiltered access path to a dense index: the keys of chosen documents in one flat array.
+"""The unfiltered access path to a dense index: the keys of chosen texts in one flat array.
 
 Drafting searches the keys of states that led to one token (`memory.py`); KNN-LM asks for the
 nearest states whatever they led to. The keys are those of one moment. The tokens they stand for are
@@ -8,7 +8,7 @@ Distances are whole numbers until they are scaled: both keys are bytes, and no s
 bits of a float. So they are the same in a batch, alone and among a few cached keys, in whatever
 order they are summed.
 
-Owns the flat keys and their search. Refuses to know which documents are chosen and what the
+Owns the flat keys and their search. Refuses to know which texts are chosen and what the
 neighbours are for.
 """
 
@@ -52,7 +52,7 @@ class FlatKeys:
 
     Args:
         codes: uint8 [n, dimensions].
-        offsets: int64 [n], ascending; keys at adjacent offsets follow one another in a document.
+        offsets: int64 [n], ascending; keys at adjacent offsets follow one another in a text.
         tokens: offsets → the tokens there; negative where they were forgotten.
         make_index: codes → a faiss index of them, by squared distance.
     """
@@ -95,7 +95,7 @@ class FlatKeys:
         return KeySubset(self._codes[rows].astype(np.float32), rows, self._matches)
 
     def following(self, rows: Rows, count: int) -> Rows:
-        """The up to `count` rows after each of `rows` within its document."""
+        """The up to `count` rows after each of `rows` within its text."""
         after = rows[:, None] + np.arange(1, count + 1)
         inside = np.minimum(after, len(self) - 1)
         steps = self._offsets[inside] - self._offsets[rows][:, None]

@@ -7,7 +7,7 @@ encoded again from the tokens when the model is idle.
 
 The projection is fitted once, to the first `SAMPLE` states, and never again.
 
-Owns the order in which memory and disk follow one another, and which document an answer is written
+Owns the order in which memory and disk follow one another, and which text an answer is written
 into. Refuses to know threads, models and idleness: one thread at a time, see
 `datastores.dense.worker`.
 """
@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 from datastores.dense.flat_keys import FlatKeys
 from datastores.dense.memory import DenseMemory
 from datastores.dense.projection import Floats, Projection, fit
-from datastores.dense.store import DenseStore, DocumentKeys, DocumentTokens
+from datastores.dense.store import DenseStore, TextKeys, TextTokens
 from datastores.tokens import common_prefix
 
 SAMPLE = 1024
 """States the projection is fitted to, once and for good: 16 for each component.
 
 A larger sample delays the first draft; a smaller one makes worse keys of wide states. Tokens per
-call at 8 rows with the embedded model (width 256, temperature 0.7), 200 chats one after the other:
+step at 8 rows with the embedded model (width 256, temperature 0.7), 200 chats one after the other:
 
     states sampled                            256    512   1024   2048   4096
     this drafter alone, chats 1 to 40        2.22   2.08   1.81   1.41   1.00
@@ -50,10 +50,10 @@ encodes it in seconds of idleness.
 """
 
 
-class DocumentStates(NamedTuple):
-    """States float32 [n, width] that produced the tokens at `positions` [n] of one document."""
+class TextStates(NamedTuple):
+    """States float32 [n, width] that produced the tokens at `positions` [n] of one text."""
 
-    document: int
+    text: int
     positions: NDArray[np.int64]
     states: Floats
 
@@ -75,9 +75,9 @@ class DenseStatus:
 
 @dataclass(frozen=True, slots=True)
 class MissingKeys:
-    """A document, and the positions whose states are missing, ascending."""
+    """A text, and the positions whose states are missing, ascending."""
 
-    document: int
+    text: int
     tokens: tuple[int, ...]
     positions: NDArray[np.int64]
 
@@ -100,8 +100,8 @@ class DenseIndex:
         self._memory = memory
         self._deletions = store.deletions()
         self._projection = store.projection()
-        self._sample: list[DocumentStates] = []
-        self._answers = AnswerDocuments(store)
+        self._sample: list[TextStates] = []
+        self._answers = AnswerTexts(store)
         self._buffer = WriteBuffer()
         self._flat: tuple[tuple[frozenset[int], int], FlatKeys | None] | None = None
         memory.load(store, self._projection, cancelled)
@@ -111,38 +111,38 @@ class DenseIndex:
         """Whether `flush` has something to write."""
         return bool(self._buffer)
 
-    def begin(self, source: str, tokens: Sequence[int]) -> None:
-        """An answer starts after `tokens`, in a chat known as `source`."""
+    def begin(self, owner: str, tokens: Sequence[int]) -> None:
+        """An answer starts after `tokens`, in a chat known as `owner`."""
         self.leave()
-        new = self._answers.begin(source, tokens)
-        self._memory.begin(new.document)
+        new = self._answers.begin(owner, tokens)
+        self._memory.begin(new.text)
         self._add_tokens(new)
 
     def observe(self, position: int, tokens: Sequence[int], states: Floats) -> None:
-        """Tokens of the answer, from `position` of the document on, and the states that produced
+        """Tokens of the answer, from `position` of the text on, and the states that produced
         them, float32 [len(tokens), width]."""
         new = self._answers.observe(position, tokens)
         if new is not None:
             self._add_tokens(new)
             positions = np.arange(position, position + len(tokens), dtype=np.int64)
-            self.add_states(DocumentStates(new.document, positions, states))
+            self.add_states(TextStates(new.text, positions, states))
 
     def leave(self) -> None:
-        """What comes next belongs to no document until the next `begin`."""
+        """What comes next belongs to no text until the next `begin`."""
         self._answers.leave()
         self._refresh()
 
-    def add_document(self, source: str, tokens: Sequence[int]) -> None:
-        """As `add_documents`, of one text."""
-        self.add_documents(source, [tokens])
+    def add_text(self, owner: str, tokens: Sequence[int]) -> None:
+        """As `add_texts`, of one text."""
+        self.add_texts(owner, [tokens])
 
-    def add_documents(self, source: str, texts: Sequence[Sequence[int]]) -> None:
+    def add_texts(self, owner: str, tokens: Sequence[Sequence[int]]) -> None:
         """Texts to be encoded, recorded all or none; they join the backlog."""
-        documents = self._store.add_documents(source, texts)
-        for document, tokens in zip(documents, texts, strict=True):
-            self._memory.add_tokens(DocumentTokens(document, 0, tokens))
+        texts = self._store.add_texts(owner, tokens)
+        for text, each in zip(texts, tokens, strict=True):
+            self._memory.add_tokens(TextTokens(text, 0, each))
 
-    def add_states(self, new: DocumentStates) -> None:
+    def add_states(self, new: TextStates) -> None:
         """Make states of tokens that were added before searchable."""
         if self._projection is not None:
             self._add_keys(new, self._projection)
@@ -151,57 +151,57 @@ class DenseIndex:
         if sum(len(held.states) for held in self._sample) >= SAMPLE:
             self._fit()
 
-    def sources(self, prefix: str) -> set[str]:
-        """The sources of documents that begin with `prefix`."""
-        return self._store.sources(prefix)
+    def owners(self, prefix: str) -> set[str]:
+        """The owners of texts that begin with `prefix`."""
+        return self._store.owners(prefix)
 
-    def flat_keys(self, sources: Collection[str]) -> FlatKeys | None:
-        """The keys that documents of `sources` have now; None before the projection is fitted."""
+    def flat_keys(self, owners: Collection[str]) -> FlatKeys | None:
+        """The keys that texts of `owners` have now; None before the projection is fitted."""
         self._refresh()
-        documents = frozenset(self._store.documents_of(sources))
-        chosen = documents, len(self._memory)
+        texts = frozenset(self._store.texts_of(owners))
+        chosen = texts, len(self._memory)
         if self._flat is None or self._flat[0] != chosen:
-            self._flat = chosen, self._memory.flat_keys(documents)
+            self._flat = chosen, self._memory.flat_keys(texts)
         return self._flat[1]
 
     def reconcile(self) -> None:
         """Draft no more from what another process has deleted."""
         deletions = self._store.deletions()
-        stored = self._store.documents()
+        stored = self._store.texts()
         self._deletions = deletions
-        self._drop(self._memory.documents() - stored)
+        self._drop(self._memory.texts() - stored)
         self._answers.retain(stored)
 
     def backlog(self) -> list[int]:
-        """Documents that lack keys, oldest first."""
+        """Texts that lack keys, oldest first."""
         self.flush()
-        held = {states.document for states in self._sample}
+        held = {states.text for states in self._sample}
         return [
-            document
-            for document in self._store.incomplete()
-            if document not in held or len(self.missing_keys(document).positions)
+            text
+            for text in self._store.incomplete()
+            if text not in held or len(self.missing_keys(text).positions)
         ]
 
-    def missing_keys(self, document: int) -> MissingKeys:
-        """What a document lacks: positions without a key whose state is not held either."""
+    def missing_keys(self, text: int) -> MissingKeys:
+        """What a text lacks: positions without a key whose state is not held either."""
         self.flush()
-        tokens = self._store.tokens(document)
-        missing = self._store.missing_keys(document)
+        tokens = self._store.tokens(text)
+        missing = self._store.missing_keys(text)
         for held in self._sample:
-            if held.document == document:
+            if held.text == text:
                 missing = np.setdiff1d(missing, held.positions)
-        return MissingKeys(document, tokens, missing[missing < len(tokens)])
+        return MissingKeys(text, tokens, missing[missing < len(tokens)])
 
     def flush(self) -> None:
         """Write what is new, all or nothing."""
         self._refresh()
         self._buffer.write(self._store)
 
-    def forget(self, source: str) -> None:
-        """Delete the documents of `source`, without a trace."""
+    def forget(self, owner: str) -> None:
+        """Delete the texts of `owner`, without a trace."""
         self.flush()
-        self._answers.forget(source)
-        self._drop(self._store.forget(source))
+        self._answers.forget(owner)
+        self._drop(self._store.forget(owner))
 
     def status(self) -> DenseStatus:
         """How complete the index is."""
@@ -215,12 +215,12 @@ class DenseIndex:
         finally:
             self._store.close()
 
-    def _add_tokens(self, new: DocumentTokens) -> None:
+    def _add_tokens(self, new: TextTokens) -> None:
         self._memory.add_tokens(new)
         self._buffer.add_tokens(new)
 
-    def _add_keys(self, new: DocumentStates, projection: Projection) -> None:
-        keys = DocumentKeys(new.document, new.positions, projection.encode(new.states))
+    def _add_keys(self, new: TextStates, projection: Projection) -> None:
+        keys = TextKeys(new.text, new.positions, projection.encode(new.states))
         self._memory.add_keys(keys)
         self._buffer.keys.append(keys)
 
@@ -241,10 +241,10 @@ class DenseIndex:
                 for held in sample:
                     self._add_keys(held, self._projection)
 
-    def _drop(self, documents: Collection[int]) -> None:
-        for document in documents:
-            self._memory.forget(document)
-        self._sample = [held for held in self._sample if held.document not in documents]
+    def _drop(self, texts: Collection[int]) -> None:
+        for text in texts:
+            self._memory.forget(text)
+        self._sample = [held for held in self._sample if held.text not in texts]
 
 
 class WriteBuffer:
@@ -255,15 +255,15 @@ class WriteBuffer:
     """
 
     def __init__(self) -> None:
-        self.keys: list[DocumentKeys] = []
+        self.keys: list[TextKeys] = []
         self._tokens: dict[int, tuple[int, list[int]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._tokens or self.keys)
 
-    def add_tokens(self, new: DocumentTokens) -> None:
-        """Tokens that follow those a document has."""
-        self._tokens.setdefault(new.document, (new.start, []))[1].extend(new.tokens)
+    def add_tokens(self, new: TextTokens) -> None:
+        """Tokens that follow those a text has."""
+        self._tokens.setdefault(new.text, (new.start, []))[1].extend(new.tokens)
 
     def write(self, store: DenseStore) -> None:
         """Write all of it, or nothing.
@@ -272,71 +272,71 @@ class WriteBuffer:
             StoreError: the disk failed.
         """
         if self:
-            tokens = [DocumentTokens(document, *new) for document, new in self._tokens.items()]
+            tokens = [TextTokens(text, *new) for text, new in self._tokens.items()]
             store.write(tokens, self.keys)
             self.keys, self._tokens = [], {}
 
 
 @dataclass(frozen=True, slots=True)
-class _Document:
-    """A document of this session with all its tokens."""
+class _Text:
+    """A text of this session with all its tokens."""
 
     id: int
     tokens: list[int]
 
 
-class AnswerDocuments:
-    """The documents that answers are written into, one at a time: each chat's own, for as long as
+class AnswerTexts:
+    """The texts that answers are written into, one at a time: each chat's own, for as long as
     its text grows at the end."""
 
     def __init__(self, store: DenseStore) -> None:
         self._store = store
-        self._by_source: dict[str, _Document] = {}
-        self._current: _Document | None = None
+        self._by_owner: dict[str, _Text] = {}
+        self._current: _Text | None = None
 
-    def begin(self, source: str, tokens: Sequence[int]) -> DocumentTokens:
-        """An answer starts after `tokens`; what of them its document does not have yet.
+    def begin(self, owner: str, tokens: Sequence[int]) -> TextTokens:
+        """An answer starts after `tokens`; what of them its text does not have yet.
 
-        It continues the document that was last written here for `source`, if its tokens do; else a
-        new one, in which only what that one does not have is to be encoded. Documents of earlier
+        It continues the text that was last written here for `owner`, if its tokens do; else a
+        new one, in which only what that one does not have is to be encoded. Texts of earlier
         sessions are left alone: another window may be writing them.
 
         Raises:
             StoreError: the store cannot be read or written; nothing is recorded then.
         """
         self.leave()
-        document = self._by_source.get(source)
-        written = document.tokens if document else list(self._store.latest_tokens(source))
+        text = self._by_owner.get(owner)
+        written = text.tokens if text else list(self._store.latest_tokens(owner))
         shared = common_prefix(written, tokens)
-        if document is None or shared < len(written):
-            document = _Document(self._store.create_document(source, first=shared), [])
-            self._by_source[source] = document
-        return self._append(document, tokens[len(document.tokens) :])
+        if text is None or shared < len(written):
+            text = _Text(self._store.create_text(owner, first=shared), [])
+            self._by_owner[owner] = text
+        return self._append(text, tokens[len(text.tokens) :])
 
-    def observe(self, position: int, tokens: Sequence[int]) -> DocumentTokens | None:
+    def observe(self, position: int, tokens: Sequence[int]) -> TextTokens | None:
         """The answer continues with `tokens`; None where none is recorded, or not at `position`."""
-        document = self._current
-        if document is None or position != len(document.tokens):
+        text = self._current
+        if text is None or position != len(text.tokens):
             return None
-        return self._append(document, tokens)
+        return self._append(text, tokens)
 
     def leave(self) -> None:
         """Record nothing until the next `begin`."""
         self._current = None
 
-    def forget(self, source: str) -> None:
-        """Write no further into the document of `source`."""
-        if self._by_source.pop(source, None) is self._current:
+    def forget(self, owner: str) -> None:
+        """Write no further into the text of `owner`."""
+        if self._by_owner.pop(owner, None) is self._current:
             self.leave()
 
-    def retain(self, documents: Collection[int]) -> None:
-        """Write no further into others than `documents`."""
-        for source, document in list(self._by_source.items()):
-            if document.id not in documents:
-                self.forget(source)
+    def retain(self, texts: Collection[int]) -> None:
+        """Write no further into others than `texts`."""
+        for owner, text in list(self._by_owner.items()):
+            if text.id not in texts:
+                self.forget(owner)
 
-    def _append(self, document: _Document, tokens: Sequence[int]) -> DocumentTokens:
-        self._current = document
-        start = len(document.tokens)
-        document.tokens.extend(tokens)
-        return DocumentTokens(document.id, start, tokens)
+    def _append(self, text: _Text, tokens: Sequence[int]) -> TextTokens:
+        self._current = text
+        start = len(text.tokens)
+        text.tokens.extend(tokens)
+        return TextTokens(text.id, start, tokens)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from datastores.dense.flat_keys import ADD_KEYS, FlatKeys
 from datastores.dense.projection import Codes, Floats, Projection
-from datastores.dense.store import DenseStore, DocumentKeys, DocumentTokens
+from datastores.dense.store import DenseStore, TextKeys, TextTokens
 
 Integers = NDArray[np.int64]
 
@@ -141,16 +141,16 @@ class InvertedLists:
 
 
 GAP = -1
-"""Separates documents, and overwrites a document that was forgotten."""
+"""Separates texts, and overwrites a text that was forgotten."""
 MARGIN = 256
 """Gaps behind the last token: windows may be read past the end."""
 
 
 class TokenArena:
-    """Tokens of many documents in one array, which is indexed by *offset*.
+    """Tokens of many texts in one array, which is indexed by *offset*.
 
-    Documents are separated by a `GAP`, so that a continuation never runs from one into another; a
-    document that grows after others were added continues behind them, in another run.
+    Texts are separated by a `GAP`, so that a continuation never runs from one into another; a
+    text that grows after others were added continues behind them, in another run.
 
     Attributes:
         tokens: int32, `GAP` where there is none; valid until the next `extend`.
@@ -162,9 +162,9 @@ class TokenArena:
         self.end = MARGIN
         self._runs: dict[int, list[tuple[int, int, int]]] = {}
 
-    def extend(self, document: int, start: int, tokens: Sequence[int] | NDArray[np.uint32]) -> None:
-        """Append tokens of a document, the first of which is at position `start` of it."""
-        runs = self._runs.setdefault(document, [])
+    def extend(self, text: int, start: int, tokens: Sequence[int] | NDArray[np.uint32]) -> None:
+        """Append tokens of a text, the first of which is at position `start` of it."""
+        runs = self._runs.setdefault(text, [])
         if not (runs and self._continues(runs[-1], start)):
             self.end += 1
             runs.append((start, self.end, 0))
@@ -174,46 +174,46 @@ class TokenArena:
         self.end += len(tokens)
         runs[-1] = (position, offset, length + len(tokens))
 
-    def offsets(self, document: int, positions: Integers) -> Integers:
-        """Offsets of positions of a document; -1 for those it does not hold."""
+    def offsets(self, text: int, positions: Integers) -> Integers:
+        """Offsets of positions of a text; -1 for those it does not hold."""
         offsets = np.full(len(positions), -1, np.int64)
-        for position, offset, length in self._runs.get(document, ()):
+        for position, offset, length in self._runs.get(text, ()):
             inside = (positions >= position) & (positions < position + length)
             offsets[inside] = positions[inside] - position + offset
         return offsets
 
-    def first_offsets(self, documents: Integers, positions: Integers) -> Integers:
-        """As `offsets`, of many documents at once, each of which is in one run."""
-        distinct, rows = np.unique(documents, return_inverse=True)
-        runs = [self._runs.get(document, [(0, 0, 0)])[0] for document in distinct.tolist()]
+    def first_offsets(self, texts: Integers, positions: Integers) -> Integers:
+        """As `offsets`, of many texts at once, each of which is in one run."""
+        distinct, rows = np.unique(texts, return_inverse=True)
+        runs = [self._runs.get(text, [(0, 0, 0)])[0] for text in distinct.tolist()]
         starts, offsets, lengths = np.array(runs, np.int64).reshape(-1, 3)[rows].T
         known = (positions >= starts) & (positions < starts + lengths)
         return np.where(known, positions - starts + offsets, -1)
 
-    def within(self, document: int, offsets: Sequence[int]) -> list[bool]:
-        """Which offsets belong to a document."""
+    def within(self, text: int, offsets: Sequence[int]) -> list[bool]:
+        """Which offsets belong to a text."""
         inside = [False] * len(offsets)
-        for _, start, length in self._runs.get(document, ()):
+        for _, start, length in self._runs.get(text, ()):
             for index, offset in enumerate(offsets):
                 if start <= offset < start + length:
                     inside[index] = True
         return inside
 
-    def within_any(self, documents: Collection[int]) -> NDArray[np.bool_]:
-        """For every offset, whether it belongs to one of `documents`."""
+    def within_any(self, texts: Collection[int]) -> NDArray[np.bool_]:
+        """For every offset, whether it belongs to one of `texts`."""
         inside = np.zeros(len(self.tokens), np.bool_)
-        for document in documents:
-            for _, offset, length in self._runs.get(document, ()):
+        for text in texts:
+            for _, offset, length in self._runs.get(text, ()):
                 inside[offset : offset + length] = True
         return inside
 
-    def documents(self) -> set[int]:
-        """The documents that were not forgotten."""
+    def texts(self) -> set[int]:
+        """The texts that were not forgotten."""
         return set(self._runs)
 
-    def forget(self, document: int) -> None:
-        """Overwrite a document's tokens; whoever reads at its offsets finds gaps."""
-        for _, offset, length in self._runs.pop(document, ()):
+    def forget(self, text: int) -> None:
+        """Overwrite a text's tokens; whoever reads at its offsets finds gaps."""
+        for _, offset, length in self._runs.pop(text, ()):
             self.tokens[offset : offset + length] = GAP
 
     def _continues(self, run: tuple[int, int, int], start: int) -> bool:
@@ -239,7 +239,7 @@ class Matches:
     Attributes:
         similarities: [n], cosine of their keys with the state asked for.
         suffixes: [n], how many tokens before the root agree, up to `LOOK_BACK`.
-        current: [n], whether they belong to the document that is being written.
+        current: [n], whether they belong to the text that is being written.
         continuations: [n][length], what followed; what comes after a `GAP` means nothing.
     """
 
@@ -297,8 +297,8 @@ class DenseMemory:
     ) -> None:
         """Read all token streams and keys from disk; nothing is held where it is `cancelled`."""
         arena = TokenArena()
-        for document, tokens in store.token_streams():
-            arena.extend(document, 0, tokens)
+        for text, tokens in store.token_streams():
+            arena.extend(text, 0, tokens)
             if cancelled():
                 return
         lists = self._fill(store, projection, arena, cancelled) if projection else None
@@ -312,39 +312,39 @@ class DenseMemory:
         with self._lock:
             self._keys = projection, lists
 
-    def begin(self, document: int) -> None:
-        """An answer is being written in `document`."""
-        self._current = document
+    def begin(self, text: int) -> None:
+        """An answer is being written in `text`."""
+        self._current = text
 
-    def add_tokens(self, new: DocumentTokens) -> None:
-        """Append to a document's token stream."""
+    def add_tokens(self, new: TextTokens) -> None:
+        """Append to a text's token stream."""
         with self._lock:
             self._arena.extend(*new)
 
-    def add_keys(self, new: DocumentKeys) -> None:
+    def add_keys(self, new: TextKeys) -> None:
         """Add keys of states that produced tokens which were added before."""
         with self._lock:
             if self._keys:
-                offsets = self._arena.offsets(new.document, new.positions)
+                offsets = self._arena.offsets(new.text, new.positions)
                 self._add(self._keys[1], self._arena, offsets, new.codes)
 
-    def flat_keys(self, documents: Collection[int]) -> FlatKeys | None:
-        """The keys that `documents` have now, to be searched whatever they led to; None before a
+    def flat_keys(self, texts: Collection[int]) -> FlatKeys | None:
+        """The keys that `texts` have now, to be searched whatever they led to; None before a
         projection was fitted. For the thread that adds; the result may be used on another."""
         if not self._keys:
             return None
         projection, lists = self._keys
-        codes, offsets = lists.select(self._arena.within_any(documents))
+        codes, offsets = lists.select(self._arena.within_any(texts))
         return FlatKeys(projection, codes, offsets, lambda where: self._arena.tokens[where])
 
-    def documents(self) -> set[int]:
-        """The documents that are held. For the thread that adds."""
-        return self._arena.documents()
+    def texts(self) -> set[int]:
+        """The texts that are held. For the thread that adds."""
+        return self._arena.texts()
 
-    def forget(self, document: int) -> None:
-        """Find nothing in a document any more."""
+    def forget(self, text: int) -> None:
+        """Find nothing in a text any more."""
         with self._lock:
-            self._arena.forget(document)
+            self._arena.forget(text)
 
     def _lists(self, projection: Projection) -> InvertedLists:
         return InvertedLists(self._vocabulary, projection.dimensions, projection.scale)
@@ -361,7 +361,7 @@ class DenseMemory:
         known = arena.tokens[(arena.tokens >= 0) & (arena.tokens < self._vocabulary)]
         lists.reserve(np.bincount(known, minlength=self._vocabulary))
         for batch in store.keys(projection.dimensions):
-            offsets = arena.first_offsets(batch.documents, batch.positions)
+            offsets = arena.first_offsets(batch.texts, batch.positions)
             self._add(lists, arena, offsets, batch.codes)
             if cancelled():
                 return None

@@ -1,6 +1,6 @@
 """The dense index on disk: token streams and the keys of their positions.
 
-One file for each model: hidden states of one model mean nothing to another. A *document* is a
+One file for each model: hidden states of one model mean nothing to another. A *text* is a
 sequence of token ids as they stood in the model's context; the key of position p stands for the
 state that produced token p, so position 0 has none. All keys were made with the one projection that
 the file holds.
@@ -8,8 +8,8 @@ the file holds.
 There are no index files: a faiss index of ten million keys is filled from here in seconds, so
 nothing can be stale or damaged, and the disk holds every key once.
 
-Owns documents, keys, the projection, and all SQL on them. Writing the same twice changes nothing;
-what belongs to a document or a projection that is gone is left out. Refuses to know threads, models
+Owns texts, keys, the projection, and all SQL on them. Writing the same twice changes nothing;
+what belongs to a text or a projection that is gone is left out. Refuses to know threads, models
 and what is worth encoding.
 """
 
@@ -45,26 +45,26 @@ READ_ROWS = 4096
 """Rows fetched at a time while loading: four megabytes of keys."""
 
 
-class DocumentTokens(NamedTuple):
-    """Tokens of one document from position `start` on."""
+class TextTokens(NamedTuple):
+    """Tokens of one text from position `start` on."""
 
-    document: int
+    text: int
     start: int
     tokens: Sequence[int]
 
 
-class DocumentKeys(NamedTuple):
-    """Keys of one document: codes uint8 [n, dimensions] of ascending positions [n]."""
+class TextKeys(NamedTuple):
+    """Keys of one text: codes uint8 [n, dimensions] of ascending positions [n]."""
 
-    document: int
+    text: int
     positions: NDArray[np.int64]
     codes: Codes
 
 
 class KeyBatch(NamedTuple):
-    """Keys of many documents: the document, position and code of each."""
+    """Keys of many texts: the text, position and code of each."""
 
-    documents: NDArray[np.int64]
+    texts: NDArray[np.int64]
     positions: NDArray[np.int64]
     codes: Codes
 
@@ -124,28 +124,26 @@ class DenseStore:
             if not db.table("projections").count:
                 db.table("projections").insert({"packed": packed, "states": states})
 
-    def create_document(self, source: str, first: int = 1) -> int:
-        """The id of a new, empty document.
+    def create_text(self, owner: str, first: int = 1) -> int:
+        """The id of a new, empty text.
 
         Args:
-            source: what `forget` will know it by.
+            owner: what `forget` will know it by.
             first: the first position that needs a key; what comes before is context only, which
-                another document holds already.
+                another text holds already.
         """
-        return self.add_documents(source, [()], first)[0]
+        return self.add_texts(owner, [()], first)[0]
 
-    def add_documents(
-        self, source: str, texts: Sequence[Sequence[int]], first: int = 1
-    ) -> list[int]:
-        """Documents of `texts` under one source, all or none; their ids. See `create_document`."""
+    def add_texts(self, owner: str, texts: Sequence[Sequence[int]], first: int = 1) -> list[int]:
+        """Store `texts` under one owner, all or none; their ids. See `create_text`."""
         sql = "INSERT INTO documents (source, first, length) VALUES (?, ?, 0)"
         with self.store.writing() as db:
-            ids = [int(db.conn.execute(sql, (source, max(1, first))).lastrowid or 0) for _ in texts]
-            for document, tokens in zip(ids, texts, strict=True):
-                _write_tokens(db, DocumentTokens(document, 0, tokens))
+            ids = [int(db.conn.execute(sql, (owner, max(1, first))).lastrowid or 0) for _ in texts]
+            for text, tokens in zip(ids, texts, strict=True):
+                _write_tokens(db, TextTokens(text, 0, tokens))
         return ids
 
-    def write(self, tokens: Iterable[DocumentTokens], keys: Sequence[DocumentKeys] = ()) -> None:
+    def write(self, tokens: Iterable[TextTokens], keys: Sequence[TextKeys] = ()) -> None:
         """Write tokens, and keys made with the projection, all or nothing."""
         with self.store.writing() as db:
             for new in tokens:
@@ -155,57 +153,57 @@ class DenseStore:
                 for part in keys:
                     _write_keys(db, part)
 
-    def forget(self, source: str) -> list[int]:
-        """Delete the documents of `source`, so that no byte of them stays; their ids."""
+    def forget(self, owner: str) -> list[int]:
+        """Delete the texts of `owner`, so that no byte of them stays; their ids."""
         with self.store.writing() as db:
-            rows = db.query("SELECT id FROM documents WHERE source = ?", [source])
+            rows = db.query("SELECT id FROM documents WHERE source = ?", [owner])
             gone = [int(row["id"]) for row in rows]
-            db.conn.execute("DELETE FROM documents WHERE source = ?", (source,))
+            db.conn.execute("DELETE FROM documents WHERE source = ?", (owner,))
             request_erasure(db)
         erase_requested(self.store)
         return gone
 
-    def tokens(self, document: int) -> tuple[int, ...]:
-        """The token ids of a document; none where it is gone."""
+    def tokens(self, text: int) -> tuple[int, ...]:
+        """The token ids of a text; none where it is gone."""
         sql = "SELECT CAST(tokens AS BLOB) AS part FROM spans WHERE document = ? ORDER BY block"
-        parts = [row["part"] for row in self.store.rows(sql, (document,))]
+        parts = [row["part"] for row in self.store.rows(sql, (text,))]
         return tuple(self._joined(parts).tolist())
 
-    def documents(self) -> set[int]:
-        """The ids of all documents."""
+    def texts(self) -> set[int]:
+        """The ids of all texts."""
         return {row["id"] for row in self.store.rows("SELECT id FROM documents")}
 
-    def documents_of(self, sources: Collection[str]) -> set[int]:
-        """The ids of the documents of `sources`."""
+    def texts_of(self, owners: Collection[str]) -> set[int]:
+        """The ids of the texts of `owners`."""
         rows = self.store.rows("SELECT id, source FROM documents")
-        return {row["id"] for row in rows if row["source"] in sources}
+        return {row["id"] for row in rows if row["source"] in owners}
 
     def deletions(self) -> int:
-        """Grows whenever documents are deleted, by any process."""
+        """Grows whenever texts are deleted, by any process."""
         rows = self.store.rows("SELECT seq FROM sqlite_sequence WHERE name = 'erasures'")
         return int(rows[0]["seq"]) if rows else 0
 
-    def sources(self, prefix: str) -> set[str]:
-        """The sources of documents that begin with `prefix`."""
+    def owners(self, prefix: str) -> set[str]:
+        """The owners of texts that begin with `prefix`."""
         rows = self.store.rows("SELECT DISTINCT source FROM documents")
         return {row["source"] for row in rows if row["source"].startswith(prefix)}
 
-    def latest_tokens(self, source: str) -> tuple[int, ...]:
-        """The token ids of the last document of `source`; none where there is none."""
+    def latest_tokens(self, owner: str) -> tuple[int, ...]:
+        """The token ids of the last text of `owner`; none where there is none."""
         sql = "SELECT max(id) AS id FROM documents WHERE source = ?"
-        return self.tokens(self.store.rows(sql, (source,))[0]["id"] or 0)
+        return self.tokens(self.store.rows(sql, (owner,))[0]["id"] or 0)
 
-    def missing_keys(self, document: int) -> NDArray[np.int64]:
-        """Positions of a document that need a key and have none, ascending."""
-        rows = self.store.rows("SELECT block, present FROM keys WHERE document = ?", (document,))
+    def missing_keys(self, text: int) -> NDArray[np.int64]:
+        """Positions of a text that need a key and have none, ascending."""
+        rows = self.store.rows("SELECT block, present FROM keys WHERE document = ?", (text,))
         columns = [np.array([row[name] for row in rows], np.int64) for name in ("block", "present")]
         _, found = _expand(*columns)
         sql = "SELECT first, length FROM documents WHERE id = ?"
-        needed = [np.arange(r["first"], r["length"]) for r in self.store.rows(sql, (document,))]
+        needed = [np.arange(r["first"], r["length"]) for r in self.store.rows(sql, (text,))]
         return np.setdiff1d(np.concatenate([found[:0], *needed]), found)
 
     def incomplete(self) -> list[int]:
-        """Documents with positions that need a key and have none, oldest first."""
+        """Texts with positions that need a key and have none, oldest first."""
         rows = self.store.rows("SELECT id FROM documents WHERE keys < length - first ORDER BY id")
         return [row["id"] for row in rows]
 
@@ -216,17 +214,17 @@ class DenseStore:
         return int(row["positions"] or 0), int(row["keys"] or 0)
 
     def token_streams(self) -> Iterator[tuple[int, NDArray[np.uint32]]]:
-        """Every document with its token ids, in order of ids."""
+        """Every text with its token ids, in order of ids."""
         sql = "SELECT document, CAST(tokens AS BLOB) FROM spans ORDER BY document, block"
-        document, parts = 0, list[bytes]()
+        text, parts = 0, list[bytes]()
         for owner, tokens in self._each(sql):
-            if owner != document and parts:
-                yield document, self._joined(parts)
+            if owner != text and parts:
+                yield text, self._joined(parts)
                 parts = []
-            document = owner
+            text = owner
             parts.append(tokens)
         if parts:
-            yield document, self._joined(parts)
+            yield text, self._joined(parts)
 
     def keys(self, dimensions: int) -> Iterator[KeyBatch]:
         """Every key, in no particular order."""
@@ -261,7 +259,7 @@ class DenseStore:
                 )
 
     def _joined(self, parts: Sequence[bytes]) -> NDArray[np.uint32]:
-        """The token ids in the blocks of one document."""
+        """The token ids in the blocks of one text."""
         whole = b"".join(parts)
         if len(whole) % 4:
             raise damage_error(self.store.path, "part of a token")
@@ -274,7 +272,7 @@ class DenseStore:
 
 
 def retain(path: Path, prefixes: tuple[str, ...], wanted: Collection[str]) -> None:
-    """Leave no byte of sources that begin with one of `prefixes` and are not `wanted`.
+    """Leave no byte of owners that begin with one of `prefixes` and are not `wanted`.
 
     For an index that this process has not opened: no model, faiss or thread is needed. A damaged
     one that was quarantined is deleted: it may hold them, and its states can be made again.
@@ -285,11 +283,11 @@ def retain(path: Path, prefixes: tuple[str, ...], wanted: Collection[str]) -> No
     """
     with closing(Store(path, SCHEMA)) as store:
         with store.writing() as db:
-            sources = {row["source"] for row in db.query("SELECT DISTINCT source FROM documents")}
-            gone = [one for one in sources if one.startswith(prefixes) and one not in wanted]
+            owners = {row["source"] for row in db.query("SELECT DISTINCT source FROM documents")}
+            gone = [one for one in owners if one.startswith(prefixes) and one not in wanted]
             if gone:
                 db.conn.executemany(
-                    "DELETE FROM documents WHERE source = ?", [(source,) for source in gone]
+                    "DELETE FROM documents WHERE source = ?", [(owner,) for owner in gone]
                 )
                 request_erasure(db)
         erase_requested(store)
@@ -300,55 +298,53 @@ def _exists(db: Database, table: str, row: int) -> bool:
     return bool(db.table(table).count_where("id = ?", [row]))
 
 
-def _write_tokens(db: Database, new: DocumentTokens) -> None:
-    """Append tokens to those a document has, block by block."""
-    if not _exists(db, "documents", new.document):
+def _write_tokens(db: Database, new: TextTokens) -> None:
+    """Append tokens to those a text has, block by block."""
+    if not _exists(db, "documents", new.text):
         return
     end = new.start + len(new.tokens)
     for block in range(new.start // TOKEN_BLOCK, -(-end // TOKEN_BLOCK)):
         start, stop = max(new.start, block * TOKEN_BLOCK), min(end, (block + 1) * TOKEN_BLOCK)
         part = np.array(new.tokens[start - new.start : stop - new.start], "<u4").tobytes()
-        _write_span(db, new.document, block, (start - block * TOKEN_BLOCK) * 4, part)
+        _write_span(db, new.text, block, (start - block * TOKEN_BLOCK) * 4, part)
     sql = "UPDATE documents SET length = max(length, ?) WHERE id = ?"
-    db.conn.execute(sql, (end, new.document))
+    db.conn.execute(sql, (end, new.text))
 
 
-def _write_span(db: Database, document: int, block: int, offset: int, part: bytes) -> None:
+def _write_span(db: Database, text: int, block: int, offset: int, part: bytes) -> None:
     stored = db.conn.execute(
         "SELECT CAST(tokens AS BLOB) FROM spans WHERE document = ? AND block = ?",
-        (document, block),
+        (text, block),
     ).fetchone()
     whole = (stored[0] if stored else b"")[:offset] + part
     db.conn.execute(
         "INSERT INTO spans (document, block, tokens) VALUES (?, ?, ?)"
         " ON CONFLICT (document, block) DO UPDATE SET tokens = excluded.tokens",
-        (document, block, whole),
+        (text, block, whole),
     )
 
 
-def _write_keys(db: Database, new: DocumentKeys) -> None:
+def _write_keys(db: Database, new: TextKeys) -> None:
     """Join keys to those that their blocks hold."""
-    if not _exists(db, "documents", new.document):
+    if not _exists(db, "documents", new.text):
         return
     blocks, added = new.positions // KEY_BLOCK, 0
     for block in np.unique(blocks).tolist():
         rows = blocks == block
         bits = new.positions[rows] % KEY_BLOCK
-        added += _write_block(db, new.document, block, bits, new.codes[rows])
+        added += _write_block(db, new.text, block, bits, new.codes[rows])
     sql = "UPDATE documents SET keys = keys + ? WHERE id = ?"
-    db.conn.execute(sql, (added, new.document))
+    db.conn.execute(sql, (added, new.text))
 
 
-def _write_block(
-    db: Database, document: int, block: int, bits: NDArray[np.int64], codes: Codes
-) -> int:
+def _write_block(db: Database, text: int, block: int, bits: NDArray[np.int64], codes: Codes) -> int:
     """Join keys to what is stored of their block; how many keys that adds.
 
     Bit i of `present` says whether position i of the block has a key, in `codes` in order.
     """
     present, whole = 0, np.zeros((KEY_BLOCK, codes.shape[1]), np.uint8)
     sql = "SELECT present, CAST(codes AS BLOB) FROM keys WHERE document = ? AND block = ?"
-    stored = db.conn.execute(sql, (document, block)).fetchone()
+    stored = db.conn.execute(sql, (text, block)).fetchone()
     # A stored block that is damaged is replaced.
     if stored and len(stored[1]) == stored[0].bit_count() * codes.shape[1]:
         present = stored[0]
@@ -360,7 +356,7 @@ def _write_block(
         "INSERT INTO keys (document, block, present, codes) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (document, block)"
         " DO UPDATE SET present = excluded.present, codes = excluded.codes",
-        (document, block, present, whole[_set_bits(present)].tobytes()),
+        (text, block, present, whole[_set_bits(present)].tobytes()),
     )
     return present.bit_count() - (stored[0].bit_count() if stored else 0)
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from datastores.dense.index import DenseIndex, DocumentStates
+from datastores.dense.index import DenseIndex, TextStates
 from datastores.dense.memory import DenseMemory
 from datastores.dense.projection import Floats
 from datastores.dense.store import DenseStore
@@ -88,10 +88,10 @@ class DenseWorker:
         self._thread = threading.Thread(target=self._run, name="dense-worker", daemon=True)
         self._thread.start()
 
-    def begin(self, source: str, tokens: Sequence[int]) -> None:
+    def begin(self, owner: str, tokens: Sequence[int]) -> None:
         """An answer starts after `tokens`, which the caller may go on changing."""
         prompt = list(tokens)
-        self._submit(_Job(lambda index: index.begin(source, prompt)))
+        self._submit(_Job(lambda index: index.begin(owner, prompt)))
 
     def observe(self, position: int, tokens: Sequence[int], states: Floats) -> None:
         """Tokens of the answer and the states that produced them; see `DenseIndex.observe`."""
@@ -104,9 +104,9 @@ class DenseWorker:
         """Nothing is recorded until the next `begin`."""
         self._submit(_Job(DenseIndex.leave))
 
-    def add_states(self, document: int, positions: NDArray[np.int64], states: Floats) -> None:
+    def add_states(self, text: int, positions: NDArray[np.int64], states: Floats) -> None:
         """States of the backlog; see `DenseIndex.add_states`."""
-        new = DocumentStates(document, positions, states)
+        new = TextStates(text, positions, states)
         self._submit(_Job(lambda index: index.add_states(new)))
 
     def ask(self, work: Callable[[DenseIndex], T]) -> T:

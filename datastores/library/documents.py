@@ -55,9 +55,9 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class StoreDocument:
-    """Write `document` as number `position` of `file`, a name within `source`."""
+    """Write `document` as number `position` of `file`, a name within `import_path`."""
 
-    source: str
+    import_path: str
     file: str
     position: int
     document: Document
@@ -73,7 +73,7 @@ class FinishFile:
         count: documents found in it.
     """
 
-    source: str
+    import_path: str
     file: str
     digest: str
     count: int
@@ -81,19 +81,19 @@ class FinishFile:
 
 @dataclass(frozen=True, slots=True)
 class DocumentPlace:
-    """One place a document was imported from: a file, named within its source."""
+    """One place a document was imported from: a file, named within its import."""
 
-    source: str
+    import_path: str
     file: str
     title: str
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Import:
     """Something a person imported: one file, or one folder with its files.
 
     Attributes:
-        path: the absolute path that was given; identifies the source.
+        path: the absolute path that was given; identifies the import.
         files, documents, characters: how much of it is stored.
         kinds: the kinds of its parts, in alphabetical order.
         whole: false if reading a file was interrupted.

@@ -1,6 +1,6 @@
 """The library: the texts a person imported. SQLite is their only truth.
 
-Owns sources, their files, documents and texts, and the schema of these. Refuses to know formats,
+Owns imports, their files, documents and texts, and the schema of these. Refuses to know formats,
 tokens and models: what drafters use are projections of it (see `datastores.corpus`). A text is
 stored once, under the digest of its content, however many documents contain it, and is deleted with
 the last of them.
@@ -18,15 +18,15 @@ from datastores.library.documents import (
     Document,
     DocumentPlace,
     FinishFile,
+    Import,
     Part,
-    Source,
     StoreDocument,
 )
 from datastores.storage.erasure import erase_requested, request_erasure
 from datastores.storage.sqlite import Schema, Store
 
 
-def _sources_and_texts(db: Database) -> None:
+def _imports_and_texts(db: Database) -> None:
     # Every key is made of content, none by counting: what is stored does not depend on the order of
     # imports, nor on what was stored and deleted before. So requests to erase have no lasting
     # counter either; only the process that holds the work lock deletes and erases.
@@ -75,7 +75,7 @@ def _sources_and_texts(db: Database) -> None:
     )
 
 
-SCHEMA = Schema(1, _sources_and_texts)
+SCHEMA = Schema(1, _imports_and_texts)
 
 
 class Library:
@@ -98,18 +98,18 @@ class Library:
     def close(self) -> None:
         self.store.close()
 
-    def sources(self) -> list[Source]:
-        """All sources, by path."""
+    def imports(self) -> list[Import]:
+        """All imports, by path."""
         return [
-            Source(**{**row, "kinds": _listed(row["kinds"]), "whole": bool(row["whole"])})
-            for row in self.store.rows(_SOURCES)
+            Import(**{**row, "kinds": _listed(row["kinds"]), "whole": bool(row["whole"])})
+            for row in self.store.rows(_IMPORTS)
         ]
 
-    def contains(self, source: str) -> bool:
-        """Whether anything was imported from `source`."""
-        return bool(self.store.rows("SELECT 1 FROM sources WHERE path = ?", (source,)))
+    def contains(self, import_path: str) -> bool:
+        """Whether anything was imported from `import_path`."""
+        return bool(self.store.rows("SELECT 1 FROM sources WHERE path = ?", (import_path,)))
 
-    def finished_file(self, source: str, file: str) -> tuple[str, int]:
+    def finished_file(self, import_path: str, file: str) -> tuple[str, int]:
         """The digest with which `file` was read to its end, and the number of its documents.
 
         The digest is empty if the file was never read, or should be read again.
@@ -119,7 +119,7 @@ class Library:
             ON documents.source = files.source AND documents.file = files.name
             WHERE files.source = ? AND files.name = ? AND finished GROUP BY files.digest
         """
-        rows = self.store.rows(sql, (source, file))
+        rows = self.store.rows(sql, (import_path, file))
         return (str(rows[0]["digest"]), int(rows[0]["number"])) if rows else ("", 0)
 
     def write(self, entries: Sequence[StoreDocument | FinishFile]) -> list[StoreDocument]:
@@ -134,31 +134,31 @@ class Library:
         return new
 
     def forget(self, path: str) -> None:
-        """Delete a source with the texts that no other source has. `erase` must follow.
+        """Delete an import with the texts that no other import has. `erase` must follow.
 
         Raises:
-            InputError: there is no such source.
+            InputError: there is no such import.
         """
         with self.store.writing() as db:
             _delete_documents(db, "source = ?", (path,))
             if not db.conn.execute("DELETE FROM sources WHERE path = ?", (path,)).rowcount:
-                raise InputError(f"{path} is not imported: `specchat sources` lists imports")
+                raise InputError(f"{path} is not imported: `specchat imports` lists imports")
             request_erasure(db)
 
-    def forget_files(self, source: str, files: Iterable[str]) -> None:
-        """Delete files of a source with the texts that no other file has. `erase` must follow."""
+    def forget_files(self, import_path: str, files: Iterable[str]) -> None:
+        """Delete files of an import with the texts that no other file has. `erase` must follow."""
         with self.store.writing() as db:
             for file in (gone := list(files)):
-                _delete_documents(db, "source = ? AND file = ?", (source, file))
+                _delete_documents(db, "source = ? AND file = ?", (import_path, file))
             db.conn.executemany(
                 "DELETE FROM files WHERE source = ? AND name = ?",
-                [(source, file) for file in gone],
+                [(import_path, file) for file in gone],
             )
             request_erasure(db)
 
-    def files(self, source: str) -> set[str]:
-        """The names of the files of a source."""
-        rows = self.store.rows("SELECT name FROM files WHERE source = ?", (source,))
+    def files(self, import_path: str) -> set[str]:
+        """The names of the files of an import."""
+        rows = self.store.rows("SELECT name FROM files WHERE source = ?", (import_path,))
         return {row["name"] for row in rows}
 
     def erase(self) -> bool:
@@ -181,21 +181,21 @@ class Library:
         """How many texts there are."""
         return int(self.store.rows("SELECT count(*) AS number FROM texts")[0]["number"])
 
-    def source_texts(self) -> list[tuple[str, bytes]]:
-        """Pairs of a source and the digest of a text in it."""
+    def import_texts(self) -> list[tuple[str, bytes]]:
+        """Pairs of an import and the digest of a text in it."""
         rows = self.store.rows("SELECT DISTINCT source, text FROM documents")
         return [(row["source"], bytes(row["text"])) for row in rows]
 
     def places(self, digest: bytes) -> list[DocumentPlace]:
-        """Where the text was imported from, in the order of sources and files."""
+        """Where the text was imported from, in the order of imports and files."""
         sql = "SELECT source, file, title FROM documents WHERE text = ? ORDER BY source, file"
         rows = self.store.rows(sql, (digest,))
         return [DocumentPlace(row["source"], row["file"], row["title"]) for row in rows]
 
-    def texts_in(self, source: str, file: str) -> list[bytes]:
+    def texts_in(self, import_path: str, file: str) -> list[bytes]:
         """The digests of the texts of one file, in order; none if it is not imported."""
         sql = "SELECT text FROM documents WHERE source = ? AND file = ? ORDER BY position"
-        return [bytes(row["text"]) for row in self.store.rows(sql, (source, file))]
+        return [bytes(row["text"]) for row in self.store.rows(sql, (import_path, file))]
 
     def read(self, digest: bytes) -> tuple[Part, ...]:
         """The parts of one text, in order; none if it was deleted meanwhile."""
@@ -204,7 +204,7 @@ class Library:
         return tuple(Part(row["kind"], row["content"], row["role"]) for row in rows)
 
 
-_SOURCES = """
+_IMPORTS = """
     SELECT path,
         (SELECT count(*) FROM files WHERE source = path) AS files,
         (SELECT count(*) FROM documents WHERE source = path) AS documents,
@@ -220,10 +220,10 @@ _SOURCES = """
 def _store_document(db: Database, entry: StoreDocument) -> bool:
     """Store one document; returns false if it was there already."""
     digest = entry.document.digest
-    place = (entry.source, entry.file, entry.position)
+    place = (entry.import_path, entry.file, entry.position)
     same = "SELECT 1 FROM documents WHERE source = ? AND file = ? AND position = ? AND text = ?"
     known = db.conn.execute(same, (*place, digest)).fetchone()
-    _open_file(db, entry.source, entry.file)
+    _open_file(db, entry.import_path, entry.file)
     _store_text(db, digest, entry.document)
     db.conn.execute(
         """
@@ -235,12 +235,12 @@ def _store_document(db: Database, entry: StoreDocument) -> bool:
     return known is None
 
 
-def _open_file(db: Database, source: str, file: str) -> None:
+def _open_file(db: Database, import_path: str, file: str) -> None:
     """Mark `file` as being read."""
-    db.conn.execute("INSERT OR IGNORE INTO sources VALUES (?)", (source,))
+    db.conn.execute("INSERT OR IGNORE INTO sources VALUES (?)", (import_path,))
     db.conn.execute(
         "INSERT INTO files VALUES (?, ?, '', 0) ON CONFLICT DO UPDATE SET finished = 0",
-        (source, file),
+        (import_path, file),
     )
 
 
@@ -272,9 +272,9 @@ def _finish(db: Database, entry: FinishFile) -> None:
     """
     if entry.digest:
         beyond = "source = ? AND file = ? AND position >= ?"
-        _delete_documents(db, beyond, (entry.source, entry.file, entry.count))
+        _delete_documents(db, beyond, (entry.import_path, entry.file, entry.count))
     finished = "UPDATE files SET digest = ?, finished = 1 WHERE source = ? AND name = ?"
-    db.conn.execute(finished, (entry.digest, entry.source, entry.file))
+    db.conn.execute(finished, (entry.digest, entry.import_path, entry.file))
 
 
 def _listed(names: str) -> tuple[str, ...]:

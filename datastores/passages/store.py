@@ -2,7 +2,7 @@
 
 A cache: it is made from the library and follows it by the keys of its texts. Owns rows, the word
 index, and that what was removed leaves no byte, in counted words and vectors either. Refuses to
-know sources, titles and ranking.
+know imports, titles and ranking.
 """
 
 from __future__ import annotations

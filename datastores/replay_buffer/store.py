@@ -1,7 +1,7 @@
 """The replay buffer on disk: the latest answers of one target, for its draft model to learn from.
 
 One file for each target: probabilities of one model are no lesson in another. It is bounded; the
-oldest records make room. What is forgotten leaves no byte. Which sources were ever recorded is
+oldest records make room. What is forgotten leaves no byte. Which owners were ever recorded is
 remembered beyond their records, so that a draft model can be asked whether something that it may
 have learned from was removed since (`ReplayBuffer.removed_since`).
 
@@ -161,30 +161,30 @@ class ReplayBuffer:
         return _last_id(self.store, "removals")
 
     def removed_since(self, last_record: int, last_removal: int) -> bool:
-        """Whether a source that had records up to `last_record` was removed after `last_removal`.
+        """Whether an owner that had records up to `last_record` was removed after `last_removal`.
 
         Then a model that learned from them, however long ago, may still know it.
         """
         sql = "SELECT 1 FROM removals WHERE id > ? AND first <= ? LIMIT 1"
         return bool(self.store.rows(sql, (last_removal, last_record)))
 
-    def add(self, source: str, record: ReplayRecord) -> int:
-        """Store `record` under `source`; the oldest ones make room. Returns its id.
+    def add(self, owner: str, record: ReplayRecord) -> int:
+        """Store `record` under `owner`; the oldest ones make room. Returns its id.
 
         Raises:
             ValueError: no target can have given it.
         """
         require_valid(record, self.vocabulary)
-        packed = with_checksum(self._owner(source), pack(record))
+        packed = with_checksum(self._owner(owner), pack(record))
         with self.store.writing() as db:
-            row = (source, len(packed), packed)
-            # The source first: a record refers to it, and it keeps the id of its first record.
+            row = (owner, len(packed), packed)
+            # The owner first: a record refers to it, and it keeps the id of its first record.
             sql = "INSERT OR IGNORE INTO sources (source, first) VALUES (?, ?)"
-            db.conn.execute(sql, (source, _next_id(db)))
+            db.conn.execute(sql, (owner, _next_id(db)))
             sql = "INSERT INTO records (source, size, packed) VALUES (?, ?, ?)"
             number = db.conn.execute(sql, row).lastrowid
             if len(record.states):
-                blob = with_checksum(self._state_owner(source), states.pack(record.states))
+                blob = with_checksum(self._state_owner(owner), states.pack(record.states))
                 sql = "INSERT INTO states (record, count, packed) VALUES (?, ?, ?)"
                 db.conn.execute(sql, (number, len(record.states), blob))
             self._make_room(db)
@@ -216,32 +216,32 @@ class ReplayBuffer:
                     f"{self.store.path}: record {after_id} is damaged and was left out: {error}"
                 )
 
-    def forget(self, source: str) -> None:
-        """Leave no byte of what `source` left.
+    def forget(self, owner: str) -> None:
+        """Leave no byte of what `owner` left.
 
         Raises:
             StoreError: another process keeps an older state; calling this again finishes the work.
         """
         with self.store.writing() as db:
-            _remove(db, [source])
+            _remove(db, [owner])
         erase_requested(self.store)
 
     def _unpack(self, row: Mapping[str, Any]) -> ReplayRecord:
-        source = row["source"]
-        record = unpack(row["id"], verify_checksum(self._owner(source), row["packed"]))
+        owner = row["source"]
+        record = unpack(row["id"], verify_checksum(self._owner(owner), row["packed"]))
         if "states" in row:
-            packed = verify_checksum(self._state_owner(source), row["states"])
+            packed = verify_checksum(self._state_owner(owner), row["states"])
             record = replace(record, states=states.unpack(row["count"], packed))
         require_valid(record, self.vocabulary)
         return record
 
-    def _owner(self, source: str) -> str:
+    def _owner(self, owner: str) -> str:
         """What a checksum binds a record to."""
-        return f"{self.fingerprint}/{source}"
+        return f"{self.fingerprint}/{owner}"
 
-    def _state_owner(self, source: str) -> str:
+    def _state_owner(self, owner: str) -> str:
         """What a checksum binds the states of a record to."""
-        return f"{self._owner(source)}/states"
+        return f"{self._owner(owner)}/states"
 
     def _make_room(self, db: Database) -> None:
         """Delete the oldest records beyond `max_bytes`, and states likewise; never the latest."""
@@ -275,7 +275,7 @@ class ReplayBuffer:
 
 
 def retain(path: Path, prefix: str, wanted: Collection[str]) -> None:
-    """Leave no byte of sources that begin with `prefix` and are not `wanted`.
+    """Leave no byte of owners that begin with `prefix` and are not `wanted`.
 
     For a buffer of any target. A damaged one is deleted: it may hold them.
 
@@ -286,19 +286,19 @@ def retain(path: Path, prefix: str, wanted: Collection[str]) -> None:
     _delete_quarantined(path)  # of a process that was killed before it could
     with closing(_open_store(path)) as store:
         with store.writing() as db:
-            sources = {row["source"] for row in db.query("SELECT source FROM sources")}
-            gone = [one for one in sources if one.startswith(prefix) and one not in wanted]
+            owners = {row["source"] for row in db.query("SELECT source FROM sources")}
+            gone = [one for one in owners if one.startswith(prefix) and one not in wanted]
             _remove(db, gone)
         erase_requested(store)
 
 
-def _remove(db: Database, sources: Collection[str]) -> None:
-    """Delete `sources` with their records, and note from which record on; erasure must follow."""
-    for source in sources:
-        found = db.conn.execute("SELECT first FROM sources WHERE source = ?", (source,)).fetchone()
+def _remove(db: Database, owners: Collection[str]) -> None:
+    """Delete `owners` with their records, and note from which record on; erasure must follow."""
+    for owner in owners:
+        found = db.conn.execute("SELECT first FROM sources WHERE source = ?", (owner,)).fetchone()
         if found is not None:
             db.conn.execute("INSERT INTO removals (first) VALUES (?)", found)
-            db.conn.execute("DELETE FROM sources WHERE source = ?", (source,))
+            db.conn.execute("DELETE FROM sources WHERE source = ?", (owner,))
             request_erasure(db)
 
 

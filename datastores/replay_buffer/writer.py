@@ -41,17 +41,17 @@ BUSY_TIMEOUT_MS = 15_000
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerOrigin:
+class AnswerDetails:
     """Where an answer comes from.
 
     Attributes:
-        source: what it is filed under, to be erased by.
+        owner: what it is filed under, to be erased by.
         chat, question, topic: see `ReplayRecord`.
-        offered: whether the source is still offered; asked after writing, on the writer's thread,
+        offered: whether the owner is still offered; asked after writing, on the writer's thread,
             since it may be deleted at any moment.
     """
 
-    source: str
+    owner: str
     chat: int
     question: str
     topic: str
@@ -157,7 +157,7 @@ class AnswerRecording:
         finally:
             self._pool.give_back(block)
 
-    def record(self, origin: AnswerOrigin, vocabulary: int) -> ReplayRecord:
+    def record(self, details: AnswerDetails, vocabulary: int) -> ReplayRecord:
         """The whole answer, which takes no more tokens. On the writer's thread."""
         if self._block is not None:
             self._reduce(self._block, self._used)
@@ -168,10 +168,10 @@ class AnswerRecording:
             top_tokens, top_logprobs, rest = (np.concatenate(column) for column in columns)
         return ReplayRecord(
             id=0,
-            chat=origin.chat,
+            chat=details.chat,
             created=time(),
-            question=origin.question,
-            topic=origin.topic,
+            question=details.question,
+            topic=details.topic,
             tokens=np.array(self._tokens, np.int32),
             prompt_length=self._prompt_length,
             positions=np.array(self._positions, np.int32),
@@ -209,13 +209,13 @@ class ReplayWriter:
             self._inbox.put(full)
         return memory
 
-    def keep(self, recording: AnswerRecording, origin: AnswerOrigin) -> None:
+    def keep(self, recording: AnswerRecording, details: AnswerDetails) -> None:
         """Have a complete answer written."""
-        self._inbox.put(lambda: self._do(lambda buffer: _write(buffer, recording, origin)))
+        self._inbox.put(lambda: self._do(lambda buffer: _write(buffer, recording, details)))
 
-    def forget(self, source: str) -> None:
-        """Have everything of `source` erased, after what was asked for before."""
-        self._inbox.put(lambda: self._do(lambda buffer: buffer.forget(source)))
+    def forget(self, owner: str) -> None:
+        """Have everything of `owner` erased, after what was asked for before."""
+        self._inbox.put(lambda: self._do(lambda buffer: buffer.forget(owner)))
 
     def flush(self) -> None:
         """Wait until all that was asked for is done."""
@@ -248,11 +248,11 @@ class ReplayWriter:
             self._buffer.close()
 
 
-def _write(buffer: ReplayBuffer, recording: AnswerRecording, origin: AnswerOrigin) -> None:
+def _write(buffer: ReplayBuffer, recording: AnswerRecording, details: AnswerDetails) -> None:
     try:
-        buffer.add(origin.source, recording.record(origin, buffer.vocabulary))
+        buffer.add(details.owner, recording.record(details, buffer.vocabulary))
     except ValueError as error:
         raise StoreError(f"{buffer.store.path}: an answer was not recorded: {error}") from error
-    if not origin.offered():
+    if not details.offered():
         # Deleted meanwhile, by someone who could not know of this record.
-        buffer.forget(origin.source)
+        buffer.forget(details.owner)

@@ -5,9 +5,9 @@ the history may know the next twenty. In the second, the other drafters are cons
 with the path to the most probable leaf behind it, as if its tokens had been emitted. What they
 propose there is a draft as any other: P(token | its parent was emitted), merged, calibrated and
 chosen likewise. On recorded answers with an oracle that drafts two tokens, each right with 0.6 to
-0.8, n-grams that continue it add 2 to 4 % to the tokens per call at 4 rows and 5 to 8 % at 16.
+0.8, n-grams that continue it add 2 to 4 % to the tokens per step at 4 rows and 5 to 8 % at 16.
 
-Only models' leaves are continued. n-grams that continued each other changed the tokens per call by
+Only models' leaves are continued. n-grams that continued each other changed the tokens per step by
 -0.2 to -0.7 %: what they do not propose at the root they seldom know better a few tokens on.
 
 The second round must earn its own time: each drafter has a backoff for it, which counts what it
@@ -65,7 +65,7 @@ def find_leaf(merged: MergedDraft, rows: Sequence[int], limit: int) -> Leaf | No
     Rows behind it are at most as probable, so that it and those before it take from `limit`.
     """
     for rank, row in enumerate(rows, 1):
-        if merged.tree.sources[row] & MODELS and not merged.proposers[row]:
+        if merged.tree.origins[row] & MODELS and not merged.proposers[row]:
             names = _proposers(merged, row)
             return Leaf(_path(merged, row), names, limit - rank) if rank < limit else None
     return None

@@ -1,20 +1,20 @@
-"""What a forward pass costs on this machine: V(n, L), wall time of a cycle with n rows at length L.
+"""What a forward pass costs on this machine: V(n, L), wall time of a step with n rows at length L.
 
-Learned from live cycles and short interleaved probes; nothing is measured at start-up. Stored as
-the time of a plain cycle for each octave of the context length, and for each width its ratio to
+Learned from live steps and short interleaved probes; nothing is measured at start-up. Stored as
+the time of a plain step for each octave of the context length, and for each width its ratio to
 that: ratios hardly change with L, so a width measured in one chat serves the next.
 
-On a shared machine single cycles mislead, and a width once measured as expensive would never be
+On a shared machine single steps mislead, and a width once measured as expensive would never be
 tried again. So the steepness of the curve is fitted to all samples together, each width's median
 is weighted against that fit by the number of its samples, and samples that are not refreshed are
-dropped, until the width is probed once more. While plain cycles take longer than usual, wider ones
+dropped, until the width is probed once more. While plain steps take longer than usual, wider ones
 are compared with these: a busy time once made drafts look hopeless long after it was over (virtual
 time, half of the passes 1.3 to 3 times as long: code edited by Qwen2.5 1.5B 1.21 of plain speed,
 1.29 since). The curve is not made monotone: quantised kernels take rows by fours or sixteens, and
 Qwen2.5 1.5B in Q4_K_M reads 16 rows in the time of 8.
 
-A plain cycle right after a wider one takes longer than one after another: llama.cpp builds its
-graph anew, 0.65 ms where a plain cycle takes 1.0 ms. Plain decoding has no such cycles, so their
+A plain step right after a wider one takes longer than one after another: llama.cpp builds its
+graph anew, 0.65 ms where a plain step takes 1.0 ms. Plain decoding has no such steps, so their
 excess counts as a cost of the wider one.
 
 Owns measurements. Decides nothing (`engines.budget.policies` does).
@@ -37,12 +37,12 @@ MIN_SAMPLES = 3
 REFIT_INTERVAL = 16
 """Observations after which the curve is refitted."""
 MEDIAN_INTERVAL = 5
-"""Plain cycles after which their median is taken anew: one of 15 hardly moves it, and all costs
+"""Plain steps after which their median is taken anew: one of 15 hardly moves it, and all costs
 follow from it."""
 PRIOR_SAMPLES = 2.0
 """Weight, in samples, of the curve fitted to all widths at each of them."""
-RECENT_CYCLES = 3
-"""Plain cycles that show how busy the machine is at present: a wider cycle is compared with them
+RECENT_STEPS = 3
+"""Plain steps that show how busy the machine is at present: a wider step is compared with them
 where they take longer than usual."""
 MAX_JUMP = 1.6
 """A sample counts for at most this many times what was expected: another program had the cores. A
@@ -50,10 +50,10 @@ curve that is truly steeper is reached in a few samples."""
 MAX_DIP = 1.4
 """The most that fewer rows may cost of what more rows cost. Of Qwen2.5 1.5B in Q4_K_M, 15 rows take
 1.43 times as long as 16."""
-PRIOR_REPLAY = 1.2
-"""Cost of replaying rows, in passes of as many, where nothing is measured."""
-STALE_CYCLES = 500
-"""Cycles after which a width that did not occur in them loses its oldest sample."""
+PRIOR_REEVALUATION = 1.2
+"""Cost of re-evaluating rows, in passes of as many, where nothing is measured."""
+STALE_STEPS = 500
+"""Steps after which a width that did not occur in them loses its oldest sample."""
 
 
 def prior_ratio(rows: int) -> float:
@@ -70,18 +70,18 @@ class CostModel:
         self._live: set[int] = set()
         self._since_median = 0
         self._ratios: dict[int, deque[float]] = {}
-        self._replays = deque[float]((PRIOR_REPLAY,), maxlen=MAX_SAMPLES)
+        self._reevaluations = deque[float]((PRIOR_REEVALUATION,), maxlen=MAX_SAMPLES)
         self._last_rows = 1
-        self._recent = deque[float]((0.0,), maxlen=RECENT_CYCLES)
+        self._recent = deque[float]((0.0,), maxlen=RECENT_STEPS)
         self._excess = deque[float]((0.0,), maxlen=MAX_SAMPLES)
         self._curve = [prior_ratio(max(rows, 1)) for rows in range(WIDTHS[-1] + 1)]
         self._since_refit = 0
-        self._cycles = 0
+        self._steps = 0
         self._seen: set[int] = set()
         self._tables: dict[float, list[float]] = {}
 
     def observe(self, rows: int, length: int, seconds: float) -> None:
-        """One cycle took `seconds` with `rows` rows at context length `length`."""
+        """One step took `seconds` with `rows` rows at context length `length`."""
         self._age(rows)
         if rows == 1 < self._last_rows and self._plain:
             seconds = self._charge_excess(length, seconds)
@@ -107,7 +107,7 @@ class CostModel:
             self._since_median = 0
 
     def _charge_excess(self, length: int, seconds: float) -> float:
-        """Add what a plain cycle took longer than others to the cost of the wider one before it.
+        """Add what a plain step took longer than others to the cost of the wider one before it.
 
         Returns:
             what it would have taken after a plain one.
@@ -119,17 +119,17 @@ class CostModel:
             samples[-1] += usual
         return seconds / (1.0 + usual)
 
-    def observe_replay(self, rows: int, length: int, seconds: float) -> None:
-        """Going back to a checkpoint and replaying `rows` rows took `seconds`."""
-        self._replays.append(seconds / self.table(length)[rows])
+    def observe_reevaluation(self, rows: int, length: int, seconds: float) -> None:
+        """Going back to a checkpoint and re-evaluating `rows` rows took `seconds`."""
+        self._reevaluations.append(seconds / self.table(length)[rows])
 
     @property
-    def replay(self) -> float:
-        """What replaying n rows costs, in units of V(n)."""
-        return median(self._replays)
+    def reevaluation(self) -> float:
+        """What re-evaluating n rows costs, in units of V(n)."""
+        return median(self._reevaluations)
 
     def plain(self, length: int) -> float:
-        """Seconds of a plain cycle at context length `length`, from the nearest octave measured."""
+        """Seconds of a plain step at context length `length`, from the nearest octave measured."""
         if not self._plain:
             return 0.02
         octave = _octave(length)
@@ -140,7 +140,7 @@ class CostModel:
         return self._medians[octave]
 
     def measured(self, length: int) -> bool:
-        """Whether `plain(length)` rests on calls of this session at this length."""
+        """Whether `plain(length)` rests on steps of this session at this length."""
         octave = _octave(length)
         return octave in self._live and len(self._plain[octave]) >= MIN_SAMPLES
 
@@ -162,8 +162,8 @@ class CostModel:
     def _age(self, rows: int) -> None:
         """Drop samples of widths that no longer occur, one at a time."""
         self._seen.add(rows)
-        self._cycles += 1
-        if self._cycles % STALE_CYCLES == 0:
+        self._steps += 1
+        if self._steps % STALE_STEPS == 0:
             for width in self._ratios.keys() - self._seen:
                 self._ratios[width].popleft()
             self._ratios = {width: kept for width, kept in self._ratios.items() if kept}
@@ -197,7 +197,7 @@ class CostModel:
         return {
             "plain": {str(octave): list(kept) for octave, kept in self._plain.items()},
             "ratios": {str(rows): list(kept) for rows, kept in self._ratios.items()},
-            "replays": {"all": list(self._replays)},
+            "replays": {"all": list(self._reevaluations)},
         }
 
     def restore(self, state: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
@@ -206,7 +206,7 @@ class CostModel:
             self._plain[int(octave)] = deque(kept, maxlen=MAX_SAMPLES)
         for rows, kept in state.get("ratios", {}).items():
             self._ratios[int(rows)] = deque(kept, maxlen=MAX_SAMPLES)
-        self._replays.extend(state.get("replays", {}).get("all", ()))
+        self._reevaluations.extend(state.get("replays", {}).get("all", ()))
         self._refit()
 
 

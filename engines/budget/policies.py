@@ -37,10 +37,10 @@ from engines.budget.selection import (
     consult,
     graft,
     merge,
+    origin_bits,
     prune,
     record_cost,
-    source_bits,
-    with_replays,
+    with_reevaluations,
 )
 from engines.draft_tree import DraftTree, root_only
 from engines.drafters.protocol import Drafter
@@ -50,7 +50,7 @@ from engines.target import Target
 MAX_ROWS = WIDTHS[-1]
 """Widest tree ever considered."""
 PLAIN_INTERVAL_STEPS = 96
-"""Steps between plain calls made only to measure their cost."""
+"""Steps between plain ones made only to measure their cost."""
 MIN_REACH_ROWS = 6
 """Rows beside the root that drafters may always propose."""
 REACH_DECAY = 0.8
@@ -90,7 +90,7 @@ class Plan:
 
     Attributes:
         value: τ − λ·V of the rows chosen, without what all choices have in common.
-        table: V by number of rows, with the replays to be expected of these.
+        table: V by number of rows, with the re-evaluations to be expected of these.
     """
 
     tree: DraftTree
@@ -251,7 +251,9 @@ class AdaptiveBudget:
             rows = plan.order[: plan.chosen]
             plan = self._plan(merged, table, limit, target)
             gains = [plan.paths[row] for row in rows]
-            priced = with_replays(table, gains, target.rollback_rows, self._costs.replay)
+            priced = with_reevaluations(
+                table, gains, target.rollback_rows, self._costs.reevaluation
+            )
             gain = plan.value - sum(gains) + rate * priced[len(rows) + 1]
         seconds = proposal.seconds + perf_counter() - started
         for one in (backoff, self._backoffs[proposal.drafter]):
@@ -276,8 +278,8 @@ class AdaptiveBudget:
         self._calibration.learn(step.tokens)
         record_cost(self._costs, step)
         extra = self._costs.ratio(len(step.tree)) - 1.0
-        if step.timings.replay:
-            extra += step.timings.replay / self._costs.plain(step.position)
+        if step.timings.reevaluation:
+            extra += step.timings.reevaluation / self._costs.plain(step.position)
         self._limiter.record(len(step.tokens), extra)
         self._record_drafting(step, extra)
         self._tokens = self._tokens * RATE_DECAY + len(step.tokens)
@@ -329,7 +331,7 @@ class AdaptiveBudget:
         paths = self._calibration.estimate(merged)
         order = by_probability(merged.tree, paths, target.chains_only)[:limit]
         gains = [paths[row] for row in order]
-        priced = with_replays(table, gains, target.rollback_rows, self._costs.replay)
+        priced = with_reevaluations(table, gains, target.rollback_rows, self._costs.reevaluation)
         chosen = choose_count(gains, priced, rate)
         chosen = affordable(chosen, gains, priced, self._limiter)
         value = sum(gains[:chosen]) - rate * priced[chosen + 1]
@@ -374,12 +376,12 @@ class AdaptiveBudget:
         rate = self._rate(plan.table[1])
         price = rate * (plan.table[plan.chosen + 1] - plan.table[1]) / max(plan.chosen, 1)
         unclaimed = [
-            (plan.tree.sources[row], plan.paths[row] - price) for row in plan.order[: plan.chosen]
+            (plan.tree.origins[row], plan.paths[row] - price) for row in plan.order[: plan.chosen]
         ]
         share = planning / max(len(proposals), 1)
         for proposal in proposals:
-            bits = source_bits(proposal.tree)
-            gain = sum([utility for sources, utility in unclaimed if sources & bits])
+            bits = origin_bits(proposal.tree)
+            gain = sum([utility for origins, utility in unclaimed if origins & bits])
             unclaimed = [one for one in unclaimed if not one[0] & bits]
             self._record_use(proposal, gain, proposal.seconds + share, rate)
 

@@ -24,7 +24,7 @@ class BudgetStatus:
     """What plain decoding takes at the present context length, for the screen and the statistics.
 
     Attributes:
-        plain_seconds: wall time of one whole plain cycle (one row) at this context length.
+        plain_seconds: wall time of one whole plain step (one row) at this context length.
         plain_measured: false while `plain_seconds` is only an estimate (shown with `~`).
     """
 

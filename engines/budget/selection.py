@@ -23,7 +23,7 @@ from engines.draft_tree import DraftTree, root_only
 from engines.drafters.protocol import Drafter
 from engines.step import Context, Proposal, Step
 
-DRAFTER_NAMES = ("prompt", "recycle", "crest", "dense", "student", "rest", "mtp", "head")
+DRAFTER_NAMES = ("prompt", "recycle", "crest", "dense", "draft-model", "rest", "mtp", "head")
 """Drafters with features of their own, by name. The order defines the columns of saved weights."""
 PER_DRAFTER = ("present", "logit", "support", "passed_over")
 COMMON = ("bias", "depth", "temperature", "first", "second", "third")
@@ -139,16 +139,16 @@ def graft(merged: MergedDraft, proposal: Proposal) -> None:
     for token in proposal.after:
         rows[0] = children[rows[0]][token]
     columns = zip(
-        draft.parents, draft.tokens, draft.sources, draft.probabilities, draft.supports, strict=True
+        draft.parents, draft.tokens, draft.origins, draft.probabilities, draft.supports, strict=True
     )
     next(columns)
-    for draft_parent, token, sources, claimed, support in columns:
+    for draft_parent, token, origins, claimed, support in columns:
         parent = rows[draft_parent]
         row = children[parent].get(token, 0)
         if row:
-            tree.sources[row] |= sources
+            tree.origins[row] |= origins
         else:
-            row = children[parent][token] = tree.add(parent, token, sources, 0.0)
+            row = children[parent][token] = tree.add(parent, token, origins, 0.0)
             children.append({})
             depths.append(depths[parent] + 1)
             evidence.append([])
@@ -167,21 +167,22 @@ def log_odds(claimed: float) -> float:
     return log(claimed / (1.0 - claimed))
 
 
-def with_replays(
-    table: Sequence[float], gains: Sequence[float], rollback_rows: int, replay: float
+def with_reevaluations(
+    table: Sequence[float], gains: Sequence[float], rollback_rows: int, reevaluation: float
 ) -> Sequence[float]:
-    """`table` with the replays to be expected, where rejected rows cannot all be dropped in place.
+    """`table` with the re-evaluations to be expected, where rejected rows cannot all be dropped in
+    place.
 
     Of a chain with P `gains`, the walk keeps exactly p rows, the root included, with the
     probability gains[p - 2] - gains[p - 1]; where more than `rollback_rows` are then to be dropped,
-    it replays them, at `replay` · V(p).
+    it re-evaluates them, at `reevaluation` · V(p).
     """
     if len(gains) <= rollback_rows:
         return table
     priced = list(table)
     seconds, reached = 0.0, 1.0
     for kept, gain in enumerate(gains[: len(gains) - rollback_rows], 1):
-        seconds += (reached - gain) * replay * table[kept]
+        seconds += (reached - gain) * reevaluation * table[kept]
         reached = gain
         priced[kept + rollback_rows + 1] += seconds
     return priced
@@ -262,24 +263,24 @@ def prune(tree: DraftTree, rows: Sequence[int]) -> DraftTree:
     for row in rows:
         parent = new_rows[tree.parents[row]]
         new_rows[row] = kept.add(
-            parent, tree.tokens[row], tree.sources[row], tree.probabilities[row], tree.supports[row]
+            parent, tree.tokens[row], tree.origins[row], tree.probabilities[row], tree.supports[row]
         )
     return kept
 
 
 def record_cost(costs: CostModel, step: Step) -> None:
-    """Learn the cost of a cycle, less the time of drafting and observing."""
+    """Learn the cost of a step, less the time of drafting and observing."""
     if not step.prefill:
-        replay = step.timings.replay
-        seconds = step.timings.total - step.timings.draft - replay
+        reevaluation = step.timings.reevaluation
+        seconds = step.timings.total - step.timings.draft - reevaluation
         costs.observe(len(step.tree), step.position, seconds)
-        if replay:
-            costs.observe_replay(len(step.path), step.position, replay)
+        if reevaluation:
+            costs.observe_reevaluation(len(step.path), step.position, reevaluation)
 
 
-def source_bits(tree: DraftTree) -> int:
-    """The union of the rows' sources."""
+def origin_bits(tree: DraftTree) -> int:
+    """The union of the rows' origins."""
     bits = 0
-    for sources in set(tree.sources):
-        bits |= sources
+    for origins in set(tree.origins):
+        bits |= origins
     return bits

@@ -1,9 +1,9 @@
-"""Records of the replay buffer as batches, and the student's log-probabilities on them.
+"""Records of the replay buffer as batches, and the draft model's log-probabilities on them.
 
 Where the target's probabilities were stored, p is known over its likeliest tokens; at the other
 positions of an answer the token itself is all that is known of p, so p is that token (which greedy
 answers make true). So every position of every answer counts: learning from the misses alone would
-teach the student that whatever it proposes is wrong.
+teach the draft model that whatever it proposes is wrong.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def compare(model: Llama, hidden: Tensor, batch: RecordBatch) -> Iterator[Compar
 def pieces(
     model: Llama, hidden: Tensor, batch: RecordBatch
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """The student's logits (n, vocabulary) at every position, with the tokens (n, k) whose
+    """The draft model's logits (n, vocabulary) at every position, with the tokens (n, k) whose
     probabilities are known, best first, and their log p (n, k + 1).
 
     Args:

@@ -1,7 +1,7 @@
 """A model of `family.FAMILIES` as a new GGUF file, for llama.cpp, transformers and specchat.
 
 Owns the description of the model and the layout of its tensors. Whose vocabulary the file gets is
-the caller's matter. A file that exists already is changed by `weights.write_student`.
+the caller's matter. A file that exists already is changed by `weights.write_llama_file`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def write_llama(
     Args:
         name: of the model, for display.
         add_tokenizer: adds the vocabulary, and whatever else is known, to a `gguf.GGUFWriter`.
-        rope_factors: as in `weights.StudentFile`.
+        rope_factors: as in `weights.LlamaFile`.
         quantised: store matrices in Q8_0, where their rows allow it, not in F16.
 
     Raises:

@@ -1,18 +1,18 @@
-"""The gate: whether a trained student or head may draft.
+"""The gate: whether a trained draft model or head may draft.
 
 It is measured on held-out questions, as the file that would be published, against the one that
-drafts now: α = Σ min(p, q), and the tokens per call of the whole tree, replayed over the recorded
+drafts now: α = Σ min(p, q), and the tokens per step of the whole tree, simulated over the recorded
 answers. One must have risen, α to `MIN_ACCEPTANCE` at the least, and the other not have fallen by
 more than chance explains: one standard error of the difference, over the same answers. And where
 the costs of this machine are known, a head must save time (`payoff`).
 
-On known texts it may have lost `MAX_LOSS` of the original student's α at most, and of how often
+On known texts it may have lost `MAX_LOSS` of the original draft model's α at most, and of how often
 both prefer the same token; and of the α of the one that drafts no more than that either, nor than
 it gained on new questions, but for noise: a buffer can be one-sided, or poisoned. α alone does not
-show what was forgotten, since a student that learns becomes surer everywhere. Known are texts that
-the original student drafts well, or else older held-out questions. In the first round of a student
-without known texts there are neither: what consistent false answers teach it there makes drafts
-worse, never an answer another, until `specchat student reset`.
+show what was forgotten, since a draft model that learns becomes surer everywhere. Known are texts
+that the original draft model drafts well, or else older held-out questions. In the first round of a
+draft model without known texts there are neither: what consistent false answers teach it there
+makes drafts worse, never an answer another, until `specchat draft reset`.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from datastores.replay_buffer.record import ReplayRecord
 from engines.distillation.model import Llama
 from engines.distillation.payoff import Payoff
 from engines.distillation.trainer import evaluate
-from engines.distillation.weights import read_student
-from engines.drafter_replay import CombinedDrafter, Recorded, ReplayCounts, replay_calls
+from engines.distillation.weights import read_llama_file
+from engines.drafter_simulation import CombinedDrafter, Recorded, SimulationCounts, simulate_steps
+from engines.drafters.draft_model import DraftModel, DraftModelDrafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
-from engines.drafters.student import Student, StudentDrafter
 from engines.drafters.token_recycling import TokenRecycling
 
 MIN_QUESTIONS = 5
 MIN_POSITIONS = 200
 """Fewer held-out tokens than this say nothing: one answer would decide."""
-MAX_REPLAYED = 64
-"""Answers whose tree is replayed: the latest ones."""
+MAX_SIMULATED = 64
+"""Answers whose tree is simulated: the latest ones."""
 MIN_ACCEPTANCE = 0.1
 """α on new questions below which nothing is worth drafting: of random answers, where .02 can rise
 to .03 by chance."""
@@ -69,7 +69,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class AnswerMean:
-    """A mean over the parts of some answers, such as their positions or calls.
+    """A mean over the parts of some answers, such as their positions or steps.
 
     Attributes:
         totals: of the parts of each answer. counts: of its parts.
@@ -101,29 +101,32 @@ class AnswerMean:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """What a student or head is worth on held-out questions.
+    """What a draft model or head is worth on held-out questions.
 
     Attributes:
-        acceptance: α on them. tokens_per_call: of the whole tree on them.
+        acceptance: α on them. tokens_per_step: of the whole tree on them.
         base: on known texts; None without such texts.
         payoff: what it saves; None where it was not estimated.
     """
 
     acceptance: AnswerMean
-    tokens_per_call: AnswerMean
+    tokens_per_step: AnswerMean
     base: Retention | None
     payoff: Payoff | None = None
 
 
-def measure_student(
-    path: Path, student: Student, held_out: Sequence[ReplayRecord], base: Sequence[ReplayRecord]
+def measure_draft_model(
+    path: Path,
+    draft_model: DraftModel,
+    held_out: Sequence[ReplayRecord],
+    base: Sequence[ReplayRecord],
 ) -> Quality:
-    """Measure the student in the file `path`, loaded as `student`.
+    """Measure the draft model in the file `path`, loaded as `draft_model`.
 
     Raises:
         ModelError: its weights are damaged.
     """
-    model, replayed = read_student(path).model(), held_out[-MAX_REPLAYED:]
+    model, simulated = read_llama_file(path).model(), held_out[-MAX_SIMULATED:]
     found = [evaluate(model, [record])[0] for record in held_out]
     lengths = tuple(float(len(one.tokens) - one.prompt_length) for one in held_out)
     acceptance = AnswerMean(tuple(np.multiply(found, lengths).tolist()), lengths)
@@ -131,43 +134,43 @@ def measure_student(
         raise ModelError(f"{path} is damaged: its weights are not numbers")
     return Quality(
         acceptance,
-        tokens_per_call(student_calls(student, replayed)),
+        tokens_per_step(steps_with_draft_model(draft_model, simulated)),
         measure_retention(model, base),
     )
 
 
 def measure_retention(model: Llama, base: Sequence[ReplayRecord]) -> Retention | None:
-    """Measure a student on known texts; None without such texts."""
+    """Measure a draft model on known texts; None without such texts."""
     return Retention(*evaluate(model, base)) if base else None
 
 
-def tokens_per_call(counts: Iterable[ReplayCounts]) -> AnswerMean:
+def tokens_per_step(counts: Iterable[SimulationCounts]) -> AnswerMean:
     """Of several answers."""
     every = list(counts)
-    return AnswerMean(tuple(one.tokens for one in every), tuple(one.calls for one in every))
+    return AnswerMean(tuple(one.tokens for one in every), tuple(one.steps for one in every))
 
 
-def student_calls(
-    student: Student, records: Sequence[ReplayRecord], others: Sequence[Drafter] = ()
-) -> Iterator[ReplayCounts]:
-    """`tree_calls` with a student, and `others`."""
+def steps_with_draft_model(
+    draft_model: DraftModel, records: Sequence[ReplayRecord], others: Sequence[Drafter] = ()
+) -> Iterator[SimulationCounts]:
+    """`tree_steps` with a draft model, and `others`."""
 
     def read(prompt: Sequence[int]) -> None:
         # Read before, so that the drafts do not depend on how fast this machine reads.
-        for _ in student.model.prefill(prompt):
+        for _ in draft_model.model.prefill(prompt):
             pass
 
-    return tree_calls([StudentDrafter(student), *others], records, read)
+    return tree_steps([DraftModelDrafter(draft_model), *others], records, read)
 
 
-def tree_calls(
+def tree_steps(
     models: Sequence[Drafter],
     records: Sequence[ReplayRecord],
     prepare: Callable[[Sequence[int]], object] = lambda prompt: None,
-) -> Iterator[ReplayCounts]:
-    """The calls that each recorded answer takes with `models` and the n-gram drafters in one tree.
+) -> Iterator[SimulationCounts]:
+    """The steps that each recorded answer takes with `models` and the n-gram drafters in one tree.
 
-    Stores are left out: they hold the very answers that are replayed.
+    Stores are left out: they hold the very answers that are simulated.
 
     Args:
         prepare: called with each prompt.
@@ -178,7 +181,7 @@ def tree_calls(
         prompt, answer = tokens[: record.prompt_length], tokens[record.prompt_length :]
         prepare(prompt)
         recorded = Recorded(tuple(prompt), tuple(answer), list(record.states.decoded()))
-        yield replay_calls(tree, recorded, DRAFT_ROWS)
+        yield simulate_steps(tree, recorded, DRAFT_ROWS)
 
 
 def refusal(held_out: Sequence[ReplayRecord]) -> str:
@@ -204,12 +207,12 @@ def verdict(before: Quality, after: Quality, original_base: Retention | None) ->
     """Why the version must not be published; empty if it may."""
     for name, was, now in (
         ("α", before.acceptance, after.acceptance),
-        ("tokens per step", before.tokens_per_call, after.tokens_per_call),
+        ("tokens per step", before.tokens_per_step, after.tokens_per_step),
     ):
         if not now.value >= was.value - was.error_of_change(now):
             return f"{name} on new questions fell from {was.value:.4f} to {now.value:.4f}"
     gained = after.acceptance.value - before.acceptance.value
-    if gained <= 0.0 and after.tokens_per_call.value <= before.tokens_per_call.value:
+    if gained <= 0.0 and after.tokens_per_step.value <= before.tokens_per_step.value:
         return "no gain on new questions"
     if after.acceptance.value < MIN_ACCEPTANCE:
         return f"α on new questions is {after.acceptance.value:.4f}: too little to draft"

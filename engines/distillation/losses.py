@@ -1,4 +1,4 @@
-"""What the student minimises: distances between its distribution q and the target's p.
+"""What the draft model minimises: distances between its distribution q and the target's p.
 
 Of the target, the likeliest tokens' probabilities and the mass of all others are known, so both
 distributions are compared over these tokens and one more event, "any other". Merging events never

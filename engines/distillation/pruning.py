@@ -34,7 +34,7 @@ from engines.distillation.family import GEMMA, LLAMA
 from engines.distillation.model import LlamaShape
 from engines.distillation.weights import (
     ROPE_FACTORS,
-    StudentFile,
+    LlamaFile,
     from_file,
     open_gguf,
     parameter_name,
@@ -64,7 +64,7 @@ MIN_SQUARES = 1e-12
 """Below any matrix's sum of squares but that of zeros, as in layers added by `llama.enlarge`."""
 
 
-def prune(source: PrunedTarget, layers: int, width: int) -> StudentFile:
+def prune(source: PrunedTarget, layers: int, width: int) -> LlamaFile:
     """Prune a target.
 
     Where the sizes leave everything as it is, the result is the target itself, but that its stream
@@ -100,7 +100,7 @@ def prune(source: PrunedTarget, layers: int, width: int) -> StudentFile:
         tied=False,
         family=LLAMA if whole.biases else whole.family,
     )
-    return StudentFile(shape, weights, source.rope_factors)
+    return LlamaFile(shape, weights, source.rope_factors)
 
 
 def kept_layers(shape: LlamaShape, count: int) -> list[int]:
@@ -123,7 +123,7 @@ class PrunedTarget:
     Attributes:
         shape: its sizes.
         output: name of its output matrix.
-        rope_factors: as in `StudentFile`.
+        rope_factors: as in `LlamaFile`.
     """
 
     def __init__(self, path: Path, *parts: Path) -> None:

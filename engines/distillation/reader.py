@@ -1,4 +1,5 @@
-"""Logits of a student or a head over whole answers, for those who measure without knowing torch."""
+"""Logits of a draft model or a head over whole answers, for those who measure without knowing
+torch."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from engines.distillation.head import (
     make_head_batch,
     read_weights,
 )
-from engines.distillation.weights import read_student
+from engines.distillation.weights import read_llama_file
 from engines.target import Floats
 
 
@@ -28,12 +29,12 @@ class Reader(Protocol):
         ...
 
 
-class StudentReader:
-    """A student's file, read into torch."""
+class DraftModelReader:
+    """A draft model's file, read into torch."""
 
     def __init__(self, path: Path) -> None:
         """Raises ModelError: it cannot be read, or cannot be trained."""
-        self._model = read_student(path).model()
+        self._model = read_llama_file(path).model()
 
     @torch.no_grad()
     def answer_logits(self, record: ReplayRecord) -> Floats:

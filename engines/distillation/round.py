@@ -1,11 +1,11 @@
 """One round of distillation, from a replay buffer to a published version, or to a reason why not.
 
-The entry of the process that learns. It trains the student or the head that drafts now on the
+The entry of the process that learns. It trains the draft model or the head that drafts now on the
 answers since, older ones and base material, writes the file, has it loaded as it will be used, and
 lets the gate decide. Nothing is published by any other way: an error, a kill at any moment or a
 refusal leaves the versions as they were, and the next round goes on from the checkpoint.
 
-Refuses to know when a round runs, and what is taught (`engines.distillation.pupil`).
+Refuses to know when a round runs, and what is trained (`engines.distillation.trainee`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from datastores.replay_buffer.store import ReplayBuffer
 from datastores.storage.files import WorkLock
 from engines.distillation.gate import Quality, refusal, verdict
 from engines.distillation.holdout import measuring, split
-from engines.distillation.pupil import Lesson, Pupil
+from engines.distillation.trainee import Trainee, TrainingSplit
 from engines.distillation.trainer import Trainer, TrainingSettings
 from engines.distillation.versions import Attempt, Version, Versions
 from engines.fingerprint import fingerprint
@@ -66,20 +66,20 @@ class RoundResult:
 
 def run_round(
     buffer: ReplayBuffer,
-    pupil: Pupil,
+    trainee: Trainee,
     folder: Path,
     *,
     base: Sequence[ReplayRecord] = (),
     settings: TrainingSettings | None = None,
     threads: int = 1,
 ) -> Generator[TrainingStep | RoundResult]:
-    """Train one version of `pupil`; the last item is the result.
+    """Train one version of `trainee`; the last item is the result.
 
     A caller may pause between two items for as long as it likes.
 
     Args:
         folder: of its versions, for this target.
-        base: answers that the original student drafts well, as records: against forgetting.
+        base: answers that the original draft model drafts well, as records: against forgetting.
 
     Raises:
         SpecchatError: the round failed; nothing was published. One line says why.
@@ -91,8 +91,8 @@ def run_round(
     if not lock.acquire():
         raise StoreError(f"another process is training what drafts from {folder}")
     try:
-        versions = Versions(folder, pupil.weights_file)
-        current = _Round(buffer, pupil, versions, base, settings or TrainingSettings())
+        versions = Versions(folder, trainee.weights_file)
+        current = _Round(buffer, trainee, versions, base, settings or TrainingSettings())
         version, reason = yield from current.run()
     finally:
         lock.release()
@@ -100,7 +100,7 @@ def run_round(
 
 
 def _parent(versions: Versions, buffer: ReplayBuffer) -> Version | None:
-    """The version to train from; None for the original student.
+    """The version to train from; None for the original draft model.
 
     What learned from a buffer that is lost may know chats that were deleted since, and nobody can
     say so any more of it or of what is trained from it.
@@ -118,13 +118,13 @@ class _Round:
     def __init__(
         self,
         buffer: ReplayBuffer,
-        pupil: Pupil,
+        trainee: Trainee,
         versions: Versions,
         base: Sequence[ReplayRecord],
         settings: TrainingSettings,
     ) -> None:
         self._buffer = buffer
-        self._pupil = pupil
+        self._trainee = trainee
         self._versions = versions
         self._base = base
         self._settings = settings
@@ -136,28 +136,30 @@ class _Round:
 
     def run(self) -> Generator[TrainingStep, None, tuple[Version | None, str]]:
         """Train, measure, publish; returns the version, or why there is none."""
-        lesson = self._lesson()
+        split = self._split()
         damaged = len(self._buffer.damaged)
         left_out = f"; {damaged} damaged ones were left out" if damaged else ""
-        if lesson.arrived < MIN_NEW:
-            few = f"{lesson.arrived} new answers are too few to learn from: {MIN_NEW} are needed"
+        if split.arrived < MIN_NEW:
+            few = f"{split.arrived} new answers are too few to learn from: {MIN_NEW} are needed"
             return None, few + left_out
-        if reason := refusal(lesson.held_out):
-            self._note(lesson, None, reason + left_out, self._fruitless())
+        if reason := refusal(split.held_out):
+            self._note(split, None, reason + left_out, self._fruitless())
             return None, reason + left_out
         # First of all: what drafts must still be for this target, and load.
-        before = self._pupil.measure(self._start, lesson)
-        trainer = yield from self._train(lesson)
-        version, reason = self._publish(trainer, lesson, before)
-        self._checkpoint(lesson).unlink(missing_ok=True)
+        before = self._trainee.measure(self._start, split)
+        trainer = yield from self._train(split)
+        version, reason = self._publish(trainer, split, before)
+        self._checkpoint(split).unlink(missing_ok=True)
         if reason != PARENT_GONE:  # else the next round learns the same again
-            self._note(lesson, version, reason, 0 if version else self._fruitless() + 1)
+            self._note(split, version, reason, 0 if version else self._fruitless() + 1)
         return version, reason
 
-    def _note(self, lesson: Lesson, version: Version | None, reason: str, fruitless: int) -> None:
+    def _note(
+        self, split: TrainingSplit, version: Version | None, reason: str, fruitless: int
+    ) -> None:
         """Remember the attempt: the next one waits for new answers."""
         number, buffer = version.number if version else 0, self._buffer.identity
-        self._versions.note(Attempt(time(), buffer, lesson.last_record, number, reason, fruitless))
+        self._versions.note(Attempt(time(), buffer, split.last_record, number, reason, fruitless))
 
     def _fruitless(self) -> int:
         """Trainings in a row, up to now, that published nothing."""
@@ -165,37 +167,37 @@ class _Round:
         return attempt.fruitless if attempt else 0
 
     def _publish(
-        self, trainer: Trainer, lesson: Lesson, before: Quality
+        self, trainer: Trainer, split: TrainingSplit, before: Quality
     ) -> tuple[Version | None, str]:
         """Publish the first candidate that passes the gate; else the reason of the first."""
-        original = before.base if not self._parent else self._pupil.original_base(lesson)
+        original = before.base if not self._parent else self._trainee.original_base(split)
         partial, reasons = self._versions.partial(), []
-        path = partial / self._pupil.weights_file
+        path = partial / self._trainee.weights_file
         try:
-            for weights in self._pupil.candidates(self._start, trainer.model.state_dict()):
-                self._pupil.write(weights, path)
-                after = self._pupil.measure(path, lesson)
+            for weights in self._trainee.candidates(self._start, trainer.model.state_dict()):
+                self._trainee.write(weights, path)
+                after = self._trainee.measure(path, split)
                 reasons.append(verdict(before, after, original))
                 if not reasons[-1]:
                     if self._versions.current_identity != self._parent_identity:
                         return None, PARENT_GONE
-                    version = self._version(path, trainer.steps, lesson, before, after)
+                    version = self._version(path, trainer.steps, split, before, after)
                     self._versions.publish(partial, version)
                     return version, ""
         finally:
             self._versions.discard(partial)
         return None, reasons[0]
 
-    def _lesson(self) -> Lesson:
+    def _split(self) -> TrainingSplit:
         """Divide the buffer's records, the latest of each kind first come first served."""
-        records = list(self._pupil.records(self._buffer))
+        records = list(self._trainee.records(self._buffer))
         sides = split(records)
         seen = self._seen()
         new = [record for record in sides.learned if record.id > seen][-MAX_NEW:]
         known = [record for record in sides.learned if record.id <= seen]
         held_out = measuring(sides.held_out)
         base = split(self._base)
-        return Lesson(
+        return TrainingSplit(
             new=new,
             older=known,
             base=base.learned,
@@ -227,10 +229,10 @@ class _Round:
         known = attempt is not None and attempt.buffer == self._buffer.identity
         return attempt if known else None
 
-    def _train(self, lesson: Lesson) -> Generator[TrainingStep, None, Trainer]:
-        trainer = self._pupil.trainer(self._start, lesson, self._settings)
-        path = self._checkpoint(lesson)
-        digest = trainer.digest(fingerprint(self._start) if self._start else self._pupil.origin)
+    def _train(self, split: TrainingSplit) -> Generator[TrainingStep, None, Trainer]:
+        trainer = self._trainee.trainer(self._start, split, self._settings)
+        path = self._checkpoint(split)
+        digest = trainer.digest(fingerprint(self._start) if self._start else self._trainee.origin)
         trainer.resume(path, digest)
         saved = monotonic()
         for loss in trainer.run():
@@ -240,23 +242,23 @@ class _Round:
             yield TrainingStep(trainer.step, trainer.steps, loss)
         return trainer
 
-    def _checkpoint(self, lesson: Lesson) -> Path:
-        return self._versions.checkpoint(self._buffer.identity, lesson.last_removal)
+    def _checkpoint(self, split: TrainingSplit) -> Path:
+        return self._versions.checkpoint(self._buffer.identity, split.last_removal)
 
     def _version(
-        self, path: Path, steps: int, lesson: Lesson, before: Quality, after: Quality
+        self, path: Path, steps: int, split: TrainingSplit, before: Quality, after: Quality
     ) -> Version:
         parent = self._parent
         figures = {
             "steps": float(steps),
             "acceptance_before": before.acceptance.value,
             "acceptance": after.acceptance.value,
-            "tokens_per_call_before": before.tokens_per_call.value,
-            "tokens_per_call": after.tokens_per_call.value,
-            "held_out": float(len(lesson.held_out)),
-            "new": float(len(lesson.new)),
-            "older": float(len(lesson.older)),
-            "base": float(len(lesson.base)),
+            "tokens_per_step_before": before.tokens_per_step.value,
+            "tokens_per_step": after.tokens_per_step.value,
+            "held_out": float(len(split.held_out)),
+            "new": float(len(split.new)),
+            "older": float(len(split.older)),
+            "base": float(len(split.base)),
         }
         if after.base is not None and before.base is not None:
             for name, base in (("_before", before.base), ("", after.base)):
@@ -266,10 +268,10 @@ class _Round:
             number=self._versions.next_number(),
             created=time(),
             fingerprint=fingerprint(path),
-            origin=parent.origin if parent else self._pupil.origin,
+            origin=parent.origin if parent else self._trainee.origin,
             parent=parent.number if parent else 0,
             buffer=self._buffer.identity,
-            last_record=lesson.last_record,
-            last_removal=lesson.last_removal,
+            last_record=split.last_record,
+            last_removal=split.last_removal,
             figures=figures,
         )

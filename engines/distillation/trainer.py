@@ -7,8 +7,8 @@ nothing of held-out questions and versions.
 Memory: 20 bytes for each weight of the feed-forward layers (float32, its gradient, two moments, a
 mask), 4 for each other one, some 50 MiB of logits (`ROW_ELEMENTS`), and activations of
 `BATCH_TOKENS` tokens. The process of the embedded pair peaks at 0.4 GB, torch and llama.cpp
-included; a student of 182 M weights with 128,256 tokens takes 2.0 GB and 2.7 s of CPU a step. Time:
-500 new answers of 44 tokens to the embedded student, in five rounds, some 400 s of CPU.
+included; a draft model of 182 M weights with 128,256 tokens takes 2.0 GB and 2.7 s of CPU a step.
+Time: 500 new answers of 44 tokens to the embedded draft model, in five rounds, some 400 s of CPU.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ WARM_STEPS = 10
 class TrainingSettings:
     """How a round learns.
 
-    The defaults come from 200 answers of the embedded target to topics that its student had never
-    seen, in two rounds. How often both prefer the same token, at temperature 0: on questions that
-    were asked twice, on new ones of the same topics, and on 300 known ones that were not learned
-    from:
+    The defaults come from 200 answers of the embedded target to topics that its draft model had
+    never seen, in two rounds. How often both prefer the same token, at temperature 0: on questions
+    that were asked twice, on new ones of the same topics, and on 300 known ones that were not
+    learned from:
 
         neurons grown, known texts (`base`), epochs       twice    new  known
-        original student                                   .697   .608   .877
+        original draft model                               .697   .608   .877
         512, 2.0 with the target's probabilities, 6        .880   .645   .848
         512, 4.0 with the target's probabilities, 6        .884   .630   .838
         512, 2.0 with its own probabilities, 6             .894   .662   .866
@@ -63,20 +63,20 @@ class TrainingSettings:
     .871. Another 500: .623 to .929 on repeated questions, .694 to .757 on new ones, and .009 less
     on known ones.
 
-    A pass of the student takes .27 ms as it is, .32 ms with 512 neurons more and .39 ms with 1,024.
-    Where every weight learned, it forgot far more (known .771), and the loss made little difference
-    (α at temperature 1, 450 answers, 3 epochs at 1e-3): lk .711 on new questions and .793 on known
-    ones, forward-kl .698 and .781.
+    A pass of the draft model takes .27 ms as it is, .32 ms with 512 neurons more and .39 ms with
+    1,024. Where every weight learned, it forgot far more (known .771), and the loss made little
+    difference (α at temperature 1, 450 answers, 3 epochs at 1e-3): lk .711 on new questions and
+    .793 on known ones, forward-kl .698 and .781.
 
     Attributes:
         loss: a name in `LOSSES`.
-        grown: neurons that each feed-forward layer of the original student gets beside its own.
+        grown: neurons that each feed-forward layer of the original draft model gets beside its own.
             They alone learn: a feed-forward layer is a memory of keys and values (Geva et al.
             2021), and what it was asked before goes through the old ones. 0: everything learns.
         rate: the highest learning rate; it falls to a tenth of it.
         epochs: passes over the round's records.
         older: older answers that are learned from again, for each new one in each epoch.
-        base: texts that the original student knows, likewise: against forgetting.
+        base: texts that the original draft model knows, likewise: against forgetting.
         clip: largest norm of the gradient.
         seed: of the order.
     """
@@ -92,7 +92,7 @@ class TrainingSettings:
 
 
 FROM_NOTHING = TrainingSettings(grown=0, epochs=12, older=4.0, base=0.0)
-"""For a student that knew nothing before: it has nothing to forget, and much to learn."""
+"""For a draft model that knew nothing before: it has nothing to forget, and much to learn."""
 PRUNED = replace(FROM_NOTHING, rate=2e-3, epochs=6)
 """For one pruned out of its target, which learns faster, and loses what it has at a higher rate."""
 
@@ -204,7 +204,8 @@ class Trainer:
         """One step of Adam.
 
         By torch's function, since `torch.optim.Adam` imports its compiler: two seconds in every
-        process that trains. Weight decay would pull towards zero, away from what a student knows.
+        process that trains. Weight decay would pull towards zero, away from what a draft model
+        knows.
         """
         learning = self._learning()
         moments = [self._moments[name] for name in learning]
@@ -301,8 +302,8 @@ def _content(state: Mapping[str, Tensor]) -> str:
     return found.hexdigest()
 
 
-def student_backward(model: Llama, loss: Loss, records: Sequence[ReplayRecord]) -> float:
-    """The `Backward` of a student.
+def draft_model_backward(model: Llama, loss: Loss, records: Sequence[ReplayRecord]) -> float:
+    """The `Backward` of a draft model.
 
     The states' gradient is summed over pieces of the vocabulary-wide rows before it flows through
     the layers, so only one piece of logits is in memory.

@@ -1,4 +1,4 @@
-"""A student that has learned nothing yet, with the vocabulary of a target's file.
+"""A draft model that has learned nothing yet, with the vocabulary of a target's file.
 
 For models that have no small sister: it learns from their answers on this machine. It begins as
 what can be pruned out of the target (`pruning`), or at random where the target is of another
@@ -24,7 +24,7 @@ from engines.distillation.pruning import PrunedTarget, kept_layers, prune
 from engines.distillation.trainer import FROM_NOTHING, PRUNED, TrainingSettings
 from engines.distillation.weights import (
     MAX_CONTEXT,
-    StudentFile,
+    LlamaFile,
     copy_entries,
     open_gguf,
     read_shape,
@@ -50,7 +50,8 @@ LOGGER = logging.getLogger("specchat.distillation")
 
 
 def write_untrained(destination: Path, seed: int, target: Path, *parts: Path) -> None:
-    """Write a student for the model in the file `target`, and its other `parts`, to `destination`.
+    """Write a draft model for the model in the file `target`, and its other `parts`, to
+    `destination`.
 
     Args:
         seed: of its weights, where they are drawn at random.
@@ -73,20 +74,20 @@ def write_untrained(destination: Path, seed: int, target: Path, *parts: Path) ->
         source = PrunedTarget(target, *parts)
         sizes = pruned_shape(source.shape, budget)
         _require_useful(target, sizes, budget)
-        student = prune(source, sizes.layers, sizes.width)
+        draft_model = prune(source, sizes.layers, sizes.width)
     except ModelError as error:
         LOGGER.info("the draft model for %s begins at random: %s", target, error)
         sizes = _random_shape(vocabulary, context)
         _require_useful(target, sizes, budget)
         torch.manual_seed(seed)
-        student = StudentFile(sizes, Llama(sizes).state_dict(), None)
+        draft_model = LlamaFile(sizes, Llama(sizes).state_dict(), None)
     write_llama(
         destination,
-        "student",
-        student.shape,
-        student.weights,
+        "draft-model",
+        draft_model.shape,
+        draft_model.weights,
         partial(copy_entries, reader, prefix=TOKENIZER),
-        student.rope_factors,
+        draft_model.rope_factors,
         quantised=True,
     )
 
@@ -135,14 +136,14 @@ def _require_useful(target: Path, sizes: LlamaShape, budget: float) -> None:
         )
 
 
-def training_settings(student: Path) -> TrainingSettings:
-    """How the student in a file that `write_untrained` wrote learns.
+def training_settings(draft_model: Path) -> TrainingSettings:
+    """How the draft model in a file that `write_untrained` wrote learns.
 
     Raises:
         ModelError: it cannot be read.
     """
     # What is pruned has an output matrix of its own.
-    tied = read_shape(student, open_gguf(student)).tied
+    tied = read_shape(draft_model, open_gguf(draft_model)).tied
     return FROM_NOTHING if tied else PRUNED
 
 

@@ -1,10 +1,10 @@
 """The trained versions of a draft model or head on disk, and which of them drafts.
 
-    folder/0007/student.gguf    the weights; of a head, head.safetensors
-    folder/0007/version.json    a `Version`
-    folder/current.json         the number of the version that drafts, 0 for the original student,
-                                and the last number given
-    folder/attempt.json         the `Attempt` made last
+    folder/0007/draft-model.gguf    the weights; of a head, head.safetensors
+    folder/0007/version.json        a `Version`
+    folder/current.json             the number of the version that drafts, 0 for the original draft
+                                    model, and the last number given
+    folder/attempt.json             the `Attempt` made last
 
 A version is published whole, by one rename, and the latest three are kept. Owns the folder. Refuses
 to know how versions are made; imports no torch.
@@ -28,7 +28,7 @@ from engines.fingerprint import fingerprint
 
 KEPT = 3
 """Versions kept: to step back to, when a later one turns out worse."""
-STUDENT_FILE, HEAD_FILE, VERSION_FILE = "student.gguf", "head.safetensors", "version.json"
+DRAFT_MODEL_FILE, HEAD_FILE, VERSION_FILE = "draft-model.gguf", "head.safetensors", "version.json"
 CURRENT_FILE, ATTEMPT_FILE = "current.json", "attempt.json"
 CHECKPOINT_SUFFIX = ".safetensors"
 _PARTIAL = ".partial-"
@@ -41,8 +41,9 @@ class Version:
     Attributes:
         number: from 1 on, never used twice.
         created: seconds since the epoch.
-        fingerprint: of its file. origin: of the student that the first version was trained from.
-        parent: number of the version that it was trained from; 0 for the original student.
+        fingerprint: of its file. origin: of the draft model that the first version was trained
+            from.
+        parent: number of the version that it was trained from; 0 for the original draft model.
         buffer: identity of the replay buffer. last_record, last_removal: its state then, for
             `ReplayBuffer.removed_since`.
         figures: what the gate measured, by name.
@@ -92,9 +93,9 @@ class Attempt:
 
 
 class Versions:
-    """The versions of one student or head for one target."""
+    """The versions of one draft model or head for one target."""
 
-    def __init__(self, folder: Path, weights_file: str = STUDENT_FILE) -> None:
+    def __init__(self, folder: Path, weights_file: str = DRAFT_MODEL_FILE) -> None:
         """Args:
         folder: created by the first version.
         weights_file: name of each version's weights.
@@ -114,7 +115,7 @@ class Versions:
 
     @property
     def current(self) -> int:
-        """Number of the version that drafts; 0 for the original student.
+        """Number of the version that drafts; 0 for the original draft model.
 
         The one that was chosen, or the last one before it that is there; the latest if nobody can
         read which was chosen.
@@ -127,7 +128,7 @@ class Versions:
 
     @property
     def current_identity(self) -> VersionIdentity:
-        """The version that drafts; `ORIGINAL` for the original student.
+        """The version that drafts; `ORIGINAL` for the original draft model.
 
         Raises:
             StoreError: the folder cannot be read.
@@ -136,7 +137,7 @@ class Versions:
         return VersionIdentity(number, "".join(one.fingerprint for one in self._read(number)))
 
     def current_version(self) -> Version | None:
-        """The version that drafts; None for the original student.
+        """The version that drafts; None for the original draft model.
 
         Raises:
             StoreError: it is damaged, or its file is another one now.
@@ -147,7 +148,7 @@ class Versions:
         versions = list(self._read(number))
         if not versions or not self._is_intact(versions[0]):
             raise StoreError(
-                f"version {number} in {self.folder} is damaged: `specchat student"
+                f"version {number} in {self.folder} is damaged: `specchat draft"
                 f" rollback{self._option}` returns to an earlier one"
             )
         return versions[0]
@@ -212,7 +213,7 @@ class Versions:
             raise StoreError(f"cannot write to {self.folder}: {error.strerror}") from error
 
     def select(self, number: int) -> None:
-        """Let a version draft; 0 for the original student.
+        """Let a version draft; 0 for the original draft model.
 
         Raises:
             StoreError: there is no such version, or the folder cannot be written.
@@ -259,7 +260,7 @@ class Versions:
         return number
 
     def reset(self) -> None:
-        """Delete every version; the original student drafts again.
+        """Delete every version; the original draft model drafts again.
 
         Raises:
             StoreError: one cannot be deleted.

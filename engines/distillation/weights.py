@@ -1,4 +1,4 @@
-"""The student's GGUF file: read into torch, and written with other weights.
+"""The draft model's GGUF file: read into torch, and written with other weights.
 
 Owns the names and the layout of the tensors of `family.FAMILIES`: in a Llama's file adjacent pairs
 of a head are rotated where training rotates halves, so the rows of q and k are rearranged. A file
@@ -57,7 +57,7 @@ _BLOCK_NAME = re.compile(r"blk\.(\d+)\.(\w+\.\w+)")
 
 
 @dataclass(frozen=True)
-class StudentFile:
+class LlamaFile:
     """The content of a GGUF file.
 
     Attributes:
@@ -75,7 +75,7 @@ class StudentFile:
         model.load_state_dict(dict(self.weights))
         return model
 
-    def grown(self, hidden: int) -> StudentFile:
+    def grown(self, hidden: int) -> LlamaFile:
         """The same model with `hidden` neurons in each feed-forward layer, or as many as it has.
 
         What is added says nothing yet: its output weights are zero.
@@ -93,7 +93,7 @@ class StudentFile:
         return replace(self, shape=replace(self.shape, hidden=hidden), weights=weights)
 
 
-def read_student(path: Path) -> StudentFile:
+def read_llama_file(path: Path) -> LlamaFile:
     """Read a Llama's GGUF file.
 
     Raises:
@@ -116,11 +116,11 @@ def read_student(path: Path) -> StudentFile:
         name: each.shape for name, each in expected.items()
     }:
         raise ModelError(f"{path} cannot be trained: its tensors are not those of a Llama")
-    return StudentFile(shape, weights, factors)
+    return LlamaFile(shape, weights, factors)
 
 
-def write_student(source: Path, weights: Mapping[str, Tensor], destination: Path) -> None:
-    """Write a copy of `source` with other `weights` (as in `StudentFile`) to `destination`.
+def write_llama_file(source: Path, weights: Mapping[str, Tensor], destination: Path) -> None:
+    """Write a copy of `source` with other `weights` (as in `LlamaFile`) to `destination`.
 
     Its feed-forward layers may have grown. The file is on the disk, whole, when this returns; an
     error leaves none.
@@ -288,7 +288,7 @@ def _parts(
         position = tensor.data_offset + tensor.n_bytes
         raw = _encoded(path, tensor, shape, weights)
         if raw.nbytes != tensor.n_bytes:
-            raise ModelError(f"{path} has other sizes than the trained student: {tensor.name}")
+            raise ModelError(f"{path} has other sizes than the trained draft model: {tensor.name}")
         yield raw.tobytes()
     yield reader.data[position:].tobytes()
 

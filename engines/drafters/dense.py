@@ -109,7 +109,7 @@ def grow(
     continuations: Sequence[Sequence[int]],
     weights: Sequence[float],
     supports: Sequence[float],
-    source: int,
+    origin: int,
     limit: int,
 ) -> DraftTree:
     """A tree of at most `limit` rows beside the root, added best-first by path probability.
@@ -124,7 +124,7 @@ def grow(
     _branch(heap, continuations, weights, range(len(weights)), sum(weights), 0, 1.0, 0)
     while heap:
         negative, parent, token, probability, members, mass, depth = heappop(heap)
-        row = tree.add(parent, token, source, probability, supports[members[0]])
+        row = tree.add(parent, token, origin, probability, supports[members[0]])
         if row == limit:
             break
         _branch(heap, continuations, weights, members, mass, row, -negative, depth)

@@ -95,7 +95,7 @@ def read_head(path: Path, target: str, width: int, vocabulary: int) -> Head:
     if found != (target, width, vocabulary):
         raise InputError(
             f"{path} was made for another model, of width {found[1]} with {found[2]} tokens, not"
-            f" {width} with {vocabulary}: `specchat student reset --head` deletes it"
+            f" {width} with {vocabulary}: `specchat draft reset --head` deletes it"
         )
     head = _assemble(weights, target, vocabulary)
     _require_sound(path, head, width)
@@ -139,11 +139,11 @@ def _require_sound(path: Path, head: Head, width: int) -> None:
 
 
 class HeadText:
-    """The text behind a state that the head drafts. Implements `model_drafter.DraftModel`.
+    """The text behind a state that the head drafts. Implements `model_drafter.DraftingModel`.
 
     Attributes:
         hidden: float32 [width], the state that produced the root; [0] if it is unknown.
-        draft_vocabulary: see `DraftModel`.
+        draft_vocabulary: see `DraftingModel`.
     """
 
     context_length = sys.maxsize
@@ -159,15 +159,15 @@ class HeadText:
         self.draft_vocabulary = head.tokens
 
     def begin(self, tokens: Sequence[int]) -> int:
-        """See `DraftModel.begin`: the root is unread; 0 where the state is unknown."""
+        """See `DraftingModel.begin`: the root is unread; 0 where the state is unknown."""
         self._state = None
         return 1 if self.hidden.size else 0
 
     def read(self, count: int) -> None:
-        """See `DraftModel.read`: nothing stands before the root."""
+        """See `DraftingModel.read`: nothing stands before the root."""
 
     def next_row(self, tokens: Sequence[int]) -> Floats:
-        """See `DraftModel.next_row`: minus infinity outside the draft vocabulary."""
+        """See `DraftingModel.next_row`: minus infinity outside the draft vocabulary."""
         net, embeddings = self._head.network, self._head.embeddings
         if self._state is None:
             before = [int(self._index[token]) for token in reversed(tokens[-RECENT:-1])]
@@ -200,7 +200,7 @@ class HeadDrafter(ModelDrafter):
     """
 
     name = "head"
-    source = HEAD
+    origin = HEAD
     subject = "the draft head"
 
     def __init__(self, head: Head, stops: frozenset[int]) -> None:

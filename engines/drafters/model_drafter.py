@@ -1,4 +1,4 @@
-"""A drafter that runs a model: a student beside the target, or the target's own heads.
+"""A drafter that runs a model: a draft model beside the target, or the target's own heads.
 
 It drafts a chain of the model's likeliest tokens, with the next candidates at each depth as
 branches (one forward pass gives them all). With the target's sampler it draws with the target's
@@ -63,10 +63,10 @@ SHARE_PER_TOKEN = 0.02
 MAX_TOKENS = 64.0
 """The most time for reading that is kept, in tokens."""
 MAX_STALL_S = 0.1
-"""Longest time of reading before one step, in seconds, or one call's time if that is longer."""
+"""Longest time of reading before one step, in seconds, or one step's time if that is longer."""
 
 
-class DraftModel(Protocol):
+class DraftingModel(Protocol):
     """What a model that drafts is asked for. It reads one text at a time."""
 
     @property
@@ -118,7 +118,7 @@ class DraftCosts:
 
     Attributes:
         tokens, seconds: of the loop, decayed: λ is their ratio.
-        call_s: seconds of the last call of the target, without drafting.
+        step_s: seconds of the last step, without drafting.
         pass_s: average seconds of a pass over one token; 0 before the first.
         read_s: seconds for each token when reading a longer text; 0 before the first.
         allowance: time for reading that is left, in tokens.
@@ -126,7 +126,7 @@ class DraftCosts:
 
     tokens: float = 0.0
     seconds: float = 0.0
-    call_s: float = 0.0
+    step_s: float = 0.0
     pass_s: float = 0.0
     read_s: float = 0.0
     allowance: float = INITIAL_TOKENS
@@ -142,14 +142,14 @@ class DraftCosts:
         measured = self.pass_s > 0.0 and self.token_s > 0.0
         return self.pass_s / self.token_s if measured else UNMEASURED_PRICE
 
-    def observe(self, step: Step, source: int) -> None:
-        """Learn λ from a step; what only `source` drafted earns time for reading."""
+    def observe(self, step: Step, origin: int) -> None:
+        """Learn λ from a step; what only `origin` drafted earns time for reading."""
         if step.prefill:
             return
         self.tokens = self.tokens * RATE_DECAY + len(step.tokens)
         self.seconds = self.seconds * RATE_DECAY + step.timings.total
-        self.call_s = step.timings.total - step.timings.draft
-        earned = SHARE_PER_TOKEN * len(step.tokens) + step.sources.count(source)
+        self.step_s = step.timings.total - step.timings.draft
+        earned = SHARE_PER_TOKEN * len(step.tokens) + step.origins.count(origin)
         self.allowance = min(self.allowance + earned, MAX_TOKENS)
 
     def record_pass(self, seconds: float) -> None:
@@ -169,7 +169,7 @@ class DraftCosts:
         """Tokens that may be read now, after `spent` seconds of reading before the same step."""
         if not self.read_s:
             return CHAIN_TOKENS
-        left = max(MAX_STALL_S, self.call_s) - spent
+        left = max(MAX_STALL_S, self.step_s) - spent
         if self.token_s:
             left = min(left, self.allowance * self.token_s)
         return max(int(left / self.read_s), 0)
@@ -182,17 +182,17 @@ class ModelDrafter:
         stops: tokens that end an answer; nothing is drafted behind them.
 
     Attributes:
-        name, source: of the kind of drafter.
+        name, origin: of the kind of drafter.
         subject: what messages call its model.
         error: why the model failed; it proposes nothing then. None while it works.
     """
 
     name: ClassVar[str]
-    source: ClassVar[int]
+    origin: ClassVar[int]
     subject: ClassVar[str]
     top_tokens_needed = 0
 
-    def __init__(self, model: DraftModel, stops: frozenset[int]) -> None:
+    def __init__(self, model: DraftingModel, stops: frozenset[int]) -> None:
         self.error: SpecchatError | None = None
         self._model = model
         self._stops = stops
@@ -218,18 +218,18 @@ class ModelDrafter:
 
     def observe(self, step: Step) -> None:
         """Learn λ, and how deep drafts are verified."""
-        self._costs.observe(step, self.source)
+        self._costs.observe(step, self.origin)
         if not step.proposals:
             return
         proposed = (one.tree for one in step.proposals if one.drafter == self.name)
         if any(tree.drafted for tree in proposed):
-            rows = zip(step.tree.depths(), step.tree.sources, strict=True)
-            used = max(depth for depth, sources in rows if sources & self.source or not depth)
+            rows = zip(step.tree.depths(), step.tree.origins, strict=True)
+            used = max(depth for depth, origins in rows if origins & self.origin or not depth)
             self._reach = max(self._reach * REACH_DECAY, 2.0 * used + 2.0)
 
     def _draft(self, context: Context, limit: int) -> DraftTree:
         tokens = list(context.tokens)
-        unread, branches = self._catch_up(tokens), DraftBranches(self.source)
+        unread, branches = self._catch_up(tokens), DraftBranches(self.origin)
         if not unread:
             return root_only(context.root)
         depth_limit, price = min(limit, int(self._reach)), self._costs.price + context.row_price
@@ -284,9 +284,9 @@ class DraftBranches:
         path: probability of the chain so far.
     """
 
-    def __init__(self, source: int) -> None:
+    def __init__(self, origin: int) -> None:
         self.path = 1.0
-        self._source = source
+        self._origin = origin
         self._tip = -1
         self._rows: list[tuple[float, int, int, float]] = []
 
@@ -307,7 +307,7 @@ class DraftBranches:
             path, parent, token, probability = self._rows[index]
             if path < MIN_PATH_PROBABILITY:
                 break
-            places[index] = tree.add(places[parent], token, self._source, probability)
+            places[index] = tree.add(places[parent], token, self._origin, probability)
         return tree
 
 

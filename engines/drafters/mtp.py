@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from engines.draft_tree import MTP
-from engines.drafters.model_drafter import DraftModel, ModelDrafter
+from engines.drafters.model_drafter import DraftingModel, ModelDrafter
 
 
 @runtime_checkable
@@ -23,7 +23,7 @@ class TargetWithHeads(Protocol):
     """A target that may have prediction heads."""
 
     @property
-    def heads(self) -> DraftModel | None:
+    def heads(self) -> DraftingModel | None:
         """Its heads, kept up to date with its cache; None where none are run."""
         ...
 
@@ -41,7 +41,7 @@ class Heads:
         stops: tokens that end an answer; nothing is drafted behind them.
     """
 
-    model: DraftModel
+    model: DraftingModel
     stops: frozenset[int]
 
 
@@ -49,7 +49,7 @@ class MtpDrafter(ModelDrafter):
     """Drafts with the target's own heads."""
 
     name = "mtp"
-    source = MTP
+    origin = MTP
     subject = "the model's prediction heads"
 
     def __init__(self, heads: Heads) -> None:

@@ -88,16 +88,16 @@ class Candidate:
 
     Attributes:
         probability: P(token | path).
-        source: of the n-grams that have it, as a bit set of `engines.draft_tree`.
+        origin: of the n-grams that have it, as a bit set of `engines.draft_tree`.
         support: ln(1 + occurrences of the longest n-gram that has it).
         nodes: of the longer path in the trees that have it, the longest n-gram first.
     """
 
-    __slots__ = ("nodes", "probability", "source", "support")
+    __slots__ = ("nodes", "origin", "probability", "support")
 
-    def __init__(self, probability: float, source: int, support: float) -> None:
+    def __init__(self, probability: float, origin: int, support: float) -> None:
         self.probability = probability
-        self.source = source
+        self.origin = origin
         self.support = support
         self.nodes: list[TreeNode] = []
 
@@ -114,7 +114,7 @@ def rank(
         entries: trees of the n-grams that end with the root, the longest first.
         context_ngrams: n-grams of the context itself, which come before those of `entries`.
 
-    The source of a row is the kind of the longest n-gram that has it (kind k is source bit 1 << k),
+    The origin of a row is the kind of the longest n-gram that has it (kind k is origin bit 1 << k),
     and `PROMPT` if the context has it.
     """
     tree = root_only(context[-1])
@@ -132,7 +132,7 @@ def rank(
         if not heap:
             break
         negative, _, token, parent, found, suffix = heappop(heap)
-        row = tree.add(parent, token, found.source, found.probability, found.support)
+        row = tree.add(parent, token, found.origin, found.probability, found.support)
         path, nodes = -negative, found.nodes
         suffix = (*suffix, token)[-MAX_CONTEXT_NGRAM:]
     return tree
@@ -174,8 +174,8 @@ def interpolate(
                 if number < needed:
                     continue
                 candidate = found[token] = Candidate(0.0, 1 << entry.kind, log1p(count))
-            elif candidate.source == PROMPT:
-                candidate.source |= 1 << entry.kind
+            elif candidate.origin == PROMPT:
+                candidate.origin |= 1 << entry.kind
             candidate.probability += share * (number - DISCOUNT)
             candidate.nodes.append((entry, child, number))
     return found

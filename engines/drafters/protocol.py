@@ -17,7 +17,7 @@ class Drafter(StepObserver, Protocol):
 
     @property
     def name(self) -> str:
-        """As on the command line: prompt, recycle, crest, dense, student, mtp, head."""
+        """As on the command line: prompt, recycle, crest, dense, draft-model, mtp, head."""
         ...
 
     @property

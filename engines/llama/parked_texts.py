@@ -1,6 +1,6 @@
 """Parked texts: kept in the KV cache beside the cached one, so that returning to one costs nothing.
 
-Iterative retrieval switches between documents before the prompt. Each of these texts keeps its
+Iterative retrieval switches between passages before the prompt. Each of these texts keeps its
 cells on a sequence of its own until others need them: the least recently used goes first.
 A text that was continued from another shares the cells of their common beginning. Equal tokens are
 no proof of that: what was evaluated again has cells of its own.

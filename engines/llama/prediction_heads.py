@@ -134,7 +134,7 @@ class UnreadStates:
 
 
 class PredictionHeads:
-    """Runs a model's heads. Implements `engines.drafters.model_drafter.DraftModel`.
+    """Runs a model's heads. Implements `engines.drafters.model_drafter.DraftingModel`.
 
     Args:
         weights: the target's own, or those of a file of heads.
@@ -143,7 +143,7 @@ class PredictionHeads:
         length: longest text.
 
     Attributes:
-        context_length, max_depth, draft_vocabulary: see `DraftModel`.
+        context_length, max_depth, draft_vocabulary: see `DraftingModel`.
         shares_cache: whether the heads attend to the target's cache.
 
     Raises:
@@ -221,7 +221,7 @@ class PredictionHeads:
         self._states.clear()
 
     def begin(self, tokens: Sequence[int]) -> int:
-        """See `DraftModel.begin`."""
+        """See `DraftingModel.begin`."""
         unread = self._unread
         if len(tokens) - 1 != unread.root or not unread.count:
             return 0
@@ -234,7 +234,7 @@ class PredictionHeads:
         return unread.count
 
     def read(self, count: int) -> None:
-        """See `DraftModel.read`."""
+        """See `DraftingModel.read`."""
         while count > 0:
             rows, first = min(count, len(self._batch.token)), self._unread.first
             for head in range(self._heads):
@@ -244,7 +244,7 @@ class PredictionHeads:
             count -= rows
 
     def next_row(self, tokens: Sequence[int]) -> Floats:
-        """See `DraftModel.next_row`."""
+        """See `DraftingModel.next_row`."""
         if self._states:
             self._tokens.append(tokens[-1])
         else:

@@ -12,8 +12,8 @@ STATE_NUMBER_BYTES = 4
 MAX_SNAPSHOTS = 8
 """Past states worth keeping. Every pass writes them: with 0, 4, 8 and 16 of them a row took 21.3,
 21.8, 22.2 and 23.0 ms and 8 rows 41, 46, 50 and 51 (a Qwen3.5 of 162 M weights, f16, states of
-6.4 MB, two threads). A checkpoint took 2 ms and replaying one row 30, so that 8 instead of 4 pay
-where an eighth of the drafts between is rejected."""
+6.4 MB, two threads). A checkpoint took 2 ms and re-evaluating one row 30, so that 8 instead of 4
+pay where an eighth of the drafts between is rejected."""
 SNAPSHOT_BYTES, SNAPSHOT_SHARE = 256 * 2**20, 1 / 16
 """Memory they may take, and more for a large model: a share of its weights."""
 

@@ -162,8 +162,8 @@ class LlamaTarget:
         """Keep the verified rows on `path` (root first), drop the rest; see `Target.commit`.
 
         Raises:
-            ModelError: llama.cpp could not replay them; the cache is as it was before `verify`, or
-                shorter.
+            ModelError: llama.cpp could not re-evaluate them; the cache is as it was before
+                `verify`, or shorter.
         """
         tree, start = self._tree, len(self._text)
         if tree is None:
@@ -175,7 +175,7 @@ class LlamaTarget:
             self._sequences.keep_path(start, path, self._row_sequences)
         elif dropped > self.rollback_rows:
             self._go_back(start)
-            self._replay(kept)
+            self._reevaluate(kept)
             return
         elif dropped:
             self._sequences.truncate_chain(start + len(path))
@@ -274,7 +274,7 @@ class LlamaTarget:
         self._in_sync = True
         self._cuttable = 0 if dropped else min(self.rollback_rows, len(tokens) - 1)
 
-    def _replay(self, tokens: Sequence[int]) -> None:
+    def _reevaluate(self, tokens: Sequence[int]) -> None:
         """Append `tokens`, which were verified before, in one batch and without outputs."""
         with self._evaluating():
             self._forward.prefill(tokens, len(self._text))
@@ -291,10 +291,11 @@ class LlamaTarget:
         return self._in_sync and len(self._text) - length <= self._cuttable
 
     def _go_back(self, length: int) -> None:
-        """Truncate the cache to exactly `length` tokens, by replaying those behind a checkpoint.
+        """Truncate the cache to exactly `length` tokens, by re-evaluating those behind a
+        checkpoint.
 
         Raises:
-            ModelError: too many would have to be replayed; the cache is shorter.
+            ModelError: too many would have to be re-evaluated; the cache is shorter.
         """
         tokens = self._text.tokens[:length]
         self._truncate(length)
@@ -302,7 +303,7 @@ class LlamaTarget:
         if len(missing) > self._forward.chunk:
             raise ModelError("this model's cache cannot be rewound: the chat has to be read again")
         if missing:
-            self._replay(missing)
+            self._reevaluate(missing)
 
     def _truncate(self, length: int) -> None:
         """Drop the cells from position `length` on; more where the cache cannot be rewound."""

@@ -4,7 +4,7 @@ Every k tokens the last words are a query, and the best passage for it stands be
 place of the last one. Each stride of k tokens is written by the one decode loop, with its drafters:
 
     KnowledgeBase          StrideWriter                       the answer
-    encode, search, score  decode() under one document        confirmed steps
+    encode, search, score  decode() under one passage         confirmed steps
           │                       │                                ▲
           ├── RaLMSeq (`sequential`): search, write a stride, confirm it ────┤
           │                       │                                │

@@ -10,16 +10,16 @@ from engines.step import Step
 
 @dataclass(frozen=True, slots=True)
 class ConfirmedStride:
-    """A stride whose document is known to be the best for its query.
+    """A stride whose passage is known to be the best for its query.
 
     Attributes:
-        document: it was written under; None if no passage matched.
+        passage: it was written under; None if no passage matched.
         steps: that are confirmed by it, in order; a step that goes beyond its end comes with a
             later one.
         finish: why the answer ended with it; empty while it goes on.
     """
 
-    document: Passage | None
+    passage: Passage | None
     steps: tuple[Step, ...]
     finish: str
 
@@ -29,11 +29,11 @@ class RalmStatistics:
     """Running totals of one answer.
 
     Attributes:
-        strides: confirmed; changes: those whose document is not the one before's.
+        strides: confirmed; changes: those whose passage is not the one before's.
         searches: of the whole knowledge base; queries: in them.
         guesses: that were compared with the truth; right: those that were right.
         rollbacks: wrong guesses that tokens were taken back for; discarded: those tokens.
-        prefills, calls: see `StrideWriter`.
+        prefills, passes: see `StrideWriter`.
         generation_s: spent prefilling and decoding; encoding_s: encoding queries; lookup_s: ranking
             the cache; search_s: searching the whole base; waited_s: of that, while nothing else
             was done; wasted_s: writing strides under passages that were guessed wrong.
@@ -49,7 +49,7 @@ class RalmStatistics:
     rollbacks: int = 0
     discarded: int = 0
     prefills: int = 0
-    calls: int = 0
+    passes: int = 0
     generation_s: float = 0.0
     encoding_s: float = 0.0
     lookup_s: float = 0.0

@@ -18,7 +18,7 @@ def write_iteratively(
 ) -> Generator[ConfirmedStride]:
     """Answer `request`: search, write k tokens under the best passage, and again.
 
-    The writer's drafts end with each stride: the next one's document is not known before.
+    The writer's drafts end with each stride: the next one's passage is not known before.
 
     Raises:
         ContextOverflowError: the first prompt does not fit into the context.
@@ -36,14 +36,14 @@ def write_iteratively(
             statistics.waited_s += seconds
             statistics.searches += 1
             statistics.queries += 1
-            document = found[0].passage if found else None
-            writer.write(document, start, start + request.stride)
+            passage = found[0].passage if found else None
+            writer.write(passage, start, start + request.stride)
             statistics.strides += 1
-            statistics.changes += bool(start) and number_of(document) != before
-            before = number_of(document)
+            statistics.changes += bool(start) and number_of(passage) != before
+            before = number_of(passage)
             record_writing(writer, statistics)
             steps = tuple(writer.confirm(len(writer.tokens)))
-            yield ConfirmedStride(document, steps, writer.finish)
+            yield ConfirmedStride(passage, steps, writer.finish)
     finally:
         writer.close()
 
@@ -65,4 +65,4 @@ def encode(
 def record_writing(writer: StrideWriter, statistics: RalmStatistics) -> None:
     """Copy the writer's totals."""
     statistics.generation_s = writer.seconds
-    statistics.prefills, statistics.calls = writer.prefills, writer.calls
+    statistics.prefills, statistics.passes = writer.prefills, writer.passes

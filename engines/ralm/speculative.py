@@ -48,7 +48,7 @@ class Guess:
 
     start: int
     query: Query
-    document: Passage | None
+    passage: Passage | None
     made: bool
     new: bool
     goes_on: bool
@@ -112,7 +112,7 @@ class SpeculativeRalm:
             beside = (self._next - before) // self._request.stride
             settled, found = self._verify(search, batch, ahead, beside)
             for guess in batch[:settled]:
-                yield self._confirmed(guess.start, guess.document)
+                yield self._confirmed(guess.start, guess.passage)
             if settled < len(batch):
                 dropped = (guess.seconds for guess in (*batch[settled:], *ahead) if guess.goes_on)
                 self._statistics.wasted_s += sum(dropped)
@@ -164,17 +164,17 @@ class SpeculativeRalm:
 
     def _guess(self) -> Guess:
         """The next stride's query and what the cache says to it, if guesses could pay."""
-        start, scheduler, document, lookup_s = self._next, self._scheduler, None, 0.0
+        start, scheduler, passage, lookup_s = self._next, self._scheduler, None, 0.0
         query = encode(self._base, self._request, self._writer, start, self._statistics)
         made = scheduler.guesses and len(self._cache) > 0
         if made:
             looking = perf_counter()
-            document = self._cache.guess(query)
+            passage = self._cache.guess(query)
             lookup_s = perf_counter() - looking
             self._statistics.lookup_s += lookup_s
-        new = made and not self._writer.has_read(document)
+        new = made and not self._writer.has_read(passage)
         goes_on = made and scheduler.stride > 0 and (scheduler.reads_ahead or not new)
-        return Guess(start, query, document, made, new, goes_on, lookup_s)
+        return Guess(start, query, passage, made, new, goes_on, lookup_s)
 
     def _write_guess(self, guess: Guess, is_refuted: Callable[[], bool] = lambda: False) -> Guess:
         """Write the next stride under its guess."""
@@ -183,7 +183,7 @@ class SpeculativeRalm:
         for end in range(guess.start + 1, self._next + 1):
             if is_refuted():
                 break
-            self._writer.write(guess.document, guess.start, end)
+            self._writer.write(guess.passage, guess.start, end)
         record_writing(self._writer, self._statistics)
         return replace(guess, seconds=perf_counter() - started)
 
@@ -221,7 +221,7 @@ class SpeculativeRalm:
         statistics.batches += written > 0
         statistics.stride_sum += written
 
-    def _write_found(self, guess: Guess, document: Passage | None) -> ConfirmedStride:
+    def _write_found(self, guess: Guess, passage: Passage | None) -> ConfirmedStride:
         """Write a stride under the passage that was found, instead of what was written under its
         guess and behind it."""
         if guess.start < self._next:
@@ -229,19 +229,19 @@ class SpeculativeRalm:
             self._statistics.discarded += len(self._writer.tokens) - guess.start
             self._writer.rewind(guess.start)
         started = perf_counter()
-        new = self._write_stride(document, guess.start)
+        new = self._write_stride(passage, guess.start)
         self._time(started, perf_counter() - started, new=new)
-        return self._confirmed(guess.start, document)
+        return self._confirmed(guess.start, passage)
 
-    def _write_stride(self, document: Passage | None, start: int) -> bool:
+    def _write_stride(self, passage: Passage | None, start: int) -> bool:
         """Write the stride that begins at `start` under its true passage.
 
         Returns:
             Whether that had to be read.
         """
-        new = not self._writer.has_read(document)
+        new = not self._writer.has_read(passage)
         self._next = start + self._request.stride
-        self._writer.write(document, start, self._next)
+        self._writer.write(passage, start, self._next)
         record_writing(self._writer, self._statistics)
         return new
 
@@ -251,17 +251,17 @@ class SpeculativeRalm:
         if len(self._writer.tokens) >= self._next and not self._verifier.ran_since(started):
             self._scheduler.wrote(seconds, new=new)
 
-    def _confirmed(self, start: int, document: Passage | None) -> ConfirmedStride:
+    def _confirmed(self, start: int, passage: Passage | None) -> ConfirmedStride:
         """The stride that begins at `start`, whose passage is right."""
         end, statistics, verifier = start + self._request.stride, self._statistics, self._verifier
         statistics.searches, statistics.queries = verifier.searches, verifier.queries
         statistics.search_s = verifier.seconds
         statistics.strides += 1
-        statistics.changes += bool(start) and number_of(document) != self._before
-        self._before = number_of(document)
+        statistics.changes += bool(start) and number_of(passage) != self._before
+        self._before = number_of(passage)
         last = self._ended and end == self._next
         steps = tuple(self._writer.confirm(end))
-        return ConfirmedStride(document, steps, self._writer.finish if last else "")
+        return ConfirmedStride(passage, steps, self._writer.finish if last else "")
 
 
 def _best(ranked: Sequence[ScoredPassage]) -> Passage | None:
@@ -272,5 +272,5 @@ def _count_right(batch: Sequence[Guess], found: Found) -> int:
     """How many guesses are right before the first wrong one."""
     best = (number_of(_best(ranked)) for ranked in found)
     pairs = enumerate(zip(batch, best, strict=False))
-    wrong = (at for at, (guess, true) in pairs if number_of(guess.document) != true)
+    wrong = (at for at, (guess, true) in pairs if number_of(guess.passage) != true)
     return next(wrong, len(batch))

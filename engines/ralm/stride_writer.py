@@ -1,13 +1,13 @@
-"""Writes an answer stride by stride, each under the document that retrieval chose for it.
+"""Writes an answer stride by stride, each under the passage that retrieval chose for it.
 
-One `decode` goes on for as long as the document stays; another document means another prompt, a
+One `decode` goes on for as long as the passage stays; another passage means another prompt, a
 prefill of what the KV cache lacks of it, and a new `decode`. Tokens that were written under a guess
 wait here until the guess is confirmed, or are taken back with everything behind them.
 
 A draft may reach beyond the end of a stride (`across`): its tokens were verified under this
-stride's document, so they stand if the next stride has the same one, and are taken back if not.
-Owns the tokens of the answer and which document they are written under. Refuses to know where
-documents come from.
+stride's passage, so they stand if the next stride has the same one, and are taken back if not.
+Owns the tokens of the answer and which passage they are written under. Refuses to know where
+passages come from.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from engines.target import ParkingTarget, Target
 
 @dataclass(frozen=True, slots=True)
 class RalmRequest:
-    """A question whose documents may change while it is answered.
+    """A question whose passages may change while it is answered.
 
     Attributes:
-        prompt: a document, or None → the token ids of the prompt with it.
+        prompt: a passage, or None → the token ids of the prompt with it.
         query: token ids of the answer so far → the words to retrieve for.
         stop: ends the answer.
         stride: k, tokens written before the next retrieval.
@@ -55,9 +55,9 @@ class StrideWriter:
     Attributes:
         tokens: of the answer, unconfirmed ones included.
         finish: why the last token ended the answer; empty while it goes on.
-        document: what the last token was written under.
+        passage: what the last token was written under.
         prefills: times that a prompt was read, or as much of it as the KV cache lacked.
-        calls: forward passes of `decode`, those of discarded tokens included.
+        passes: forward passes of `decode`, those of discarded tokens included.
         seconds: spent on writing.
     """
 
@@ -72,8 +72,8 @@ class StrideWriter:
     ) -> None:
         self.tokens = list(request.written)
         self.finish = ""
-        self.document: Passage | None = None
-        self.prefills = self.calls = 0
+        self.passage: Passage | None = None
+        self.prefills = self.passes = 0
         self.seconds = 0.0
         self._target = target
         self._drafters = drafters
@@ -83,36 +83,36 @@ class StrideWriter:
         self._steps: Generator[Step] | None = None
         self._unconfirmed: list[Step] = []
         self._confirmed = len(request.written)  # tokens in steps that were handed out
-        self._read: set[int | None] = set()  # documents whose prompts were read
+        self._read: set[int | None] = set()  # passages whose prompts were read
 
-    def write(self, document: Passage | None, start: int, until: int) -> None:
-        """Go on from `start` under `document` until there are `until` tokens, or the answer ends.
+    def write(self, passage: Passage | None, start: int, until: int) -> None:
+        """Go on from `start` under `passage` until there are `until` tokens, or the answer ends.
 
-        Tokens from `start` on that were drafted under the last document stand if it is the same.
+        Tokens from `start` on that were drafted under the last passage stand if it is the same.
 
         Raises:
             ContextOverflowError: the prompt does not fit into the context.
         """
         started = perf_counter()
-        if number_of(document) != number_of(self.document):
+        if number_of(passage) != number_of(self.passage):
             self.rewind(start)
             self._stop()
         if len(self.tokens) < until and not self.finish:
             if self._steps is None:
-                self._begin(document)
+                self._begin(passage)
             while len(self.tokens) < until and not self.finish:
                 self._budget.room = None if self._across else until - len(self.tokens)
                 self._take(next(self._running()))
                 self.finish = self.finish or self._request.interruption()
         self.seconds += perf_counter() - started
 
-    def has_read(self, document: Passage | None) -> bool:
-        """Whether the KV cache holds the prompt with `document`; others may need its cells."""
-        if self._steps is not None and number_of(document) == number_of(self.document):
+    def has_read(self, passage: Passage | None) -> bool:
+        """Whether the KV cache holds the prompt with `passage`; others may need its cells."""
+        if self._steps is not None and number_of(passage) == number_of(self.passage):
             return True  # as nearly always; comparing prompts takes longer
-        read = number_of(document) in self._read
+        read = number_of(passage) in self._read
         if read and isinstance(self._target, ParkingTarget):
-            prompt = self._request.prompt(document)
+            prompt = self._request.prompt(passage)
             return self._target.cached_prefix(prompt) == len(prompt)
         return read
 
@@ -140,7 +140,7 @@ class StrideWriter:
         self._unconfirmed[-1] = replace(
             last,
             tokens=(*last.tokens[:-1], token),
-            sources=(*last.sources[:-1], 0),
+            origins=(*last.origins[:-1], 0),
             finish=self.finish,
         )
 
@@ -168,12 +168,12 @@ class StrideWriter:
         if isinstance(self._target, ParkingTarget):
             self._target.drop_parked()
 
-    def _begin(self, document: Passage | None) -> None:
-        """Put `document` before the prompt, with the answer so far behind it, and decode on."""
+    def _begin(self, passage: Passage | None) -> None:
+        """Put `passage` before the prompt, with the answer so far behind it, and decode on."""
         self._stop()
         request, answered = self._request, len(self.tokens)
-        text = [*request.prompt(document), *self.tokens]
-        self.document = document
+        text = [*request.prompt(passage), *self.tokens]
+        self.passage = passage
         if answered:
             if len(text) > self._target.context_length:
                 self.finish = FINISH_CONTEXT
@@ -187,7 +187,7 @@ class StrideWriter:
             self.finish = request.interruption()
             if self.finish:
                 return
-        self._read.add(number_of(document))
+        self._read.add(number_of(passage))
         self._steps = decode(
             self._target,
             self._drafters,
@@ -200,7 +200,7 @@ class StrideWriter:
 
     def _finish_at(self, length: int) -> str:
         """Why the answer ends with its first `length` tokens; empty if it goes on."""
-        stop, prompt = self._request.stop, self._request.prompt(self.document)
+        stop, prompt = self._request.stop, self._request.prompt(self.passage)
         if reason := stop.reason([*prompt, *self.tokens[:length]], len(prompt)):
             return reason
         if length >= stop.limit:
@@ -212,7 +212,7 @@ class StrideWriter:
         return self._steps
 
     def _take(self, step: Step) -> None:
-        self.calls += not step.prefill
+        self.passes += not step.prefill
         self.tokens += step.tokens
         self.finish = step.finish
         self._unconfirmed.append(step)
@@ -258,9 +258,9 @@ class StrideBudget:
         return self._budget.status(length)
 
 
-def number_of(document: Passage | None) -> int | None:
-    """What a document is told apart by."""
-    return document.id if document is not None else None
+def number_of(passage: Passage | None) -> int | None:
+    """What a passage is told apart by."""
+    return passage.id if passage is not None else None
 
 
 def cut(step: Step, length: int) -> Step:
@@ -271,7 +271,7 @@ def cut(step: Step, length: int) -> Step:
     return replace(
         step,
         tokens=step.tokens[:length],
-        sources=step.sources[:length],
+        origins=step.origins[:length],
         path=step.path[:length],
         hidden=step.hidden[:length],
         top_tokens=[],

@@ -89,7 +89,7 @@ def test_a_command_says_it_once_and_every_command_says_it(
     locations: Locations, capsys: pytest.CaptureFixture[str]
 ) -> None:
     locations.library.write_bytes(DAMAGED)
-    for command in (["delete", "1", "--yes"], ["chats"], ["sources"]):
+    for command in (["delete", "1", "--yes"], ["chats"], ["imports"]):
         run(["--data-dir", str(locations.data), *command])
         assert capsys.readouterr().err.count("your imports were damaged") == 1, command
 

@@ -136,7 +136,7 @@ def test_a_passage_that_is_copied_is_drafted_to_its_end(engine: Engine) -> None:
     (answer,) = row.answers()
     length = len(engine.vocabulary.encode(PASSAGE))
     assert answer.text == PASSAGE
-    assert answer.statistics.target_calls <= 4 + -(-length // 5), "all but the first few tokens"
+    assert answer.statistics.steps <= 4 + -(-length // 5), "all but the first few tokens"
 
 
 def test_ask_answers_and_stops_before_a_text(data: Path) -> None:
@@ -171,4 +171,4 @@ def test_an_imported_note_is_answered_from_and_cited(data: Path, tmp_path: Path)
     report = json.loads(specchat(data, "ask", "--json", question, *SHORT).stdout)
     assert "swordfish-77" in report["text"]
     (cited,) = report["citations"]
-    assert (cited["source"], cited["first_line"]) == (str(note), 1)
+    assert (cited["import_path"], cited["first_line"]) == (str(note), 1)

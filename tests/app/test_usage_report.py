@@ -8,22 +8,22 @@ from datetime import date, datetime
 
 import pytest
 
-from app.engine.student_versions import NewAnswers, head_versions, replay_path
+from app.engine.draft_model_versions import NewAnswers, head_versions, replay_path
 from app.interface.statistics.page import page
 from app.locations import Locations
 from app.usage_report import acceptance_curve, period_days, read_report
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, USER
 from datastores.chats.usage import (
+    DRAFT_MODEL_KEY,
     MODEL_KEY,
-    STUDENT_KEY,
     DayUsage,
-    StudentUsage,
+    DraftModelUsage,
     Usage,
     daily_usage,
 )
 from datastores.replay_buffer.store import ReplayBuffer
-from engines.distillation.versions import STUDENT_FILE, Attempt, Version, Versions
+from engines.distillation.versions import DRAFT_MODEL_FILE, Attempt, Version, Versions
 from engines.fingerprint import fingerprint
 from tests.app.interface.panel.test_panel import STYLES
 from tests.datastores.replay_buffer.records import VOCABULARY, record
@@ -31,17 +31,17 @@ from tests.datastores.replay_buffer.records import VOCABULARY, record
 FIGURES = {
     MODEL_KEY: "built-in",
     "tokens": 101,
-    "target_calls": 40,
-    "call_tokens": 100,
+    "steps": 40,
+    "step_tokens": 100,
     "decode_seconds": 2.0,
     "plain_seconds": 4.0,
-    "by_source": {"chats": 50, "prompt": 10},
-    "drafted_by_source": {"chats": 100, "prompt": 10},
+    "by_origin": {"chats": 50, "prompt": 10},
+    "drafted_by_origin": {"chats": 100, "prompt": 10},
 }
 EARLIER = {
     key: value
     for key, value in FIGURES.items()
-    if key not in (MODEL_KEY, "plain_seconds", "drafted_by_source")
+    if key not in (MODEL_KEY, "plain_seconds", "drafted_by_origin")
 }
 """What was stored before speeds were compared."""
 
@@ -80,7 +80,7 @@ def test_answers_are_summed_by_day_and_model(history: History) -> None:
     usage = both.usage
     assert (usage.tokens, usage.saved_steps, usage.speed) == (202, 120, 50.0)
     assert (usage.ratio, usage.plain_speed, usage.saved_seconds) == (2.0, 25.0, 4.0)
-    assert usage.by_source == {"chats": 100, "prompt": 20}
+    assert usage.by_origin == {"chats": 100, "prompt": 20}
     assert (usage.accepted("chats"), usage.accepted("prompt"), usage.accepted("dense")) == (
         0.5,
         1.0,
@@ -113,8 +113,8 @@ def test_figures_from_elsewhere_do_not_break_the_report(
 ) -> None:
     for figures in (
         {},
-        {"tokens": "many", "by_source": "prompt", "drafted_by_source": [1, {"a": 2}]},
-        {"by_source": {"<img>": 3, "chats": "x"}, MODEL_KEY: 7, "plain_seconds": float("inf")},
+        {"tokens": "many", "by_origin": "prompt", "drafted_by_origin": [1, {"a": 2}]},
+        {"by_origin": {"<img>": 3, "chats": "x"}, MODEL_KEY: 7, "plain_seconds": float("inf")},
     ):
         answered(history, TODAY, figures)
     with history.store.writing() as db:
@@ -167,29 +167,30 @@ def test_stores_that_exist_are_listed_with_their_bytes(
 
 
 def drafted(version: int, compared: int, matched: int) -> dict[str, object]:
-    """The figures of an answer that a version of the student drafted for."""
-    counts = {"student_compared": compared, "student_matched": matched}
-    return {**FIGURES, STUDENT_KEY: version, **counts}
+    """The figures of an answer that a version of the draft model drafted for."""
+    counts = {"draft_model_compared": compared, "draft_model_matched": matched}
+    return {**FIGURES, DRAFT_MODEL_KEY: version, **counts}
 
 
 def learn(locations: Locations, target: str, *figures: dict[str, float]) -> Versions:
-    """Versions of a student, by what the gate measured for each; they learned from one answer."""
+    """Versions of a draft model, by what the gate measured for each; they learned from one
+    answer."""
     locations.replay.mkdir()
     with closing(ReplayBuffer.open(replay_path(locations, target), target, VOCABULARY)) as buffer:
         learned = (buffer.identity, buffer.add("chat:7", record()), buffer.last_removal)
-    versions = Versions(locations.students / target / "student")
+    versions = Versions(locations.draft_models / target / "draft-model")
     for number, measured in enumerate(figures, 1):
         partial = versions.partial()
-        (partial / STUDENT_FILE).write_bytes(b"weights")
+        (partial / DRAFT_MODEL_FILE).write_bytes(b"weights")
         created = datetime(2026, 11, 10 + number, 12).timestamp()
-        mark = fingerprint(partial / STUDENT_FILE)
+        mark = fingerprint(partial / DRAFT_MODEL_FILE)
         versions.publish(
             partial, Version(number, created, mark, "", number - 1, *learned, measured)
         )
     return versions
 
 
-def test_the_student_s_versions_stand_beside_how_its_drafts_fared(
+def test_the_draft_model_s_versions_stand_beside_how_its_drafts_fared(
     history: History, locations: Locations
 ) -> None:
     learn(locations, "f" * 16, {"acceptance_before": 0.8, "acceptance": 0.85, "steps": 96.0})
@@ -198,23 +199,23 @@ def test_the_student_s_versions_stand_beside_how_its_drafts_fared(
     answered(history, TODAY, drafted(1, 100, 90))
     answered(history, TODAY, FIGURES)
     answered(history, TODAY, drafted(0, 100, 10), "other")
-    other, student = read_report(history, locations, TODAY).students
-    assert (student.model, other.model) == ("built-in", "built-in")
-    assert [(point.version, point.acceptance) for point in student.curve] == [
+    other, draft_model = read_report(history, locations, TODAY).draft_models
+    assert (draft_model.model, other.model) == ("built-in", "built-in")
+    assert [(point.version, point.acceptance) for point in draft_model.curve] == [
         (0, 0.6),
         (1, 0.8),
         (1, 0.9),
     ]
-    assert student.live_acceptance(1) == pytest.approx(0.85)
-    assert student.live_acceptance(2) is None
-    assert (student.learning.current, student.learning.answers) == (1, 1)
-    assert student.learning.versions[0].figures["steps"] == 96
+    assert draft_model.live_acceptance(1) == pytest.approx(0.85)
+    assert draft_model.live_acceptance(2) is None
+    assert (draft_model.learning.current, draft_model.learning.answers) == (1, 1)
+    assert draft_model.learning.versions[0].figures["steps"] == 96
     assert other.learning.versions == [], "nothing was learned for the other model"
 
 
 def test_what_stopped_to_learn_says_why(history: History, locations: Locations) -> None:
     answered(history, TODAY, FIGURES)
-    student = learn(locations, "f" * 16)
+    draft_model = learn(locations, "f" * 16)
     head = head_versions(locations, "f" * 16)
     head.partial()
     with closing(ReplayBuffer.existing(replay_path(locations, "f" * 16))) as buffer:
@@ -229,7 +230,7 @@ def test_what_stopped_to_learn_says_why(history: History, locations: Locations) 
     # Answers of another buffer say nothing of this one's.
     head.note(Attempt(1.0, "other", 1, 0, "it costs", 3))
     assert read_report(history, locations, TODAY).halted == ()
-    assert student.all() == []
+    assert draft_model.all() == []
 
 
 def test_each_training_without_a_gain_waits_for_twice_as_many_answers() -> None:
@@ -239,18 +240,21 @@ def test_each_training_without_a_gain_waits_for_twice_as_many_answers() -> None:
     assert NewAnswers(50, 3).missing == 0
 
 
-def test_without_a_student_there_is_no_report_of_one(
+def test_without_a_draft_model_there_is_no_report_of_one(
     history: History, locations: Locations
 ) -> None:
     answered(history, TODAY, FIGURES)
-    for counts in ({"student_compared": 0}, {"student_compared": "9", "student_matched": []}):
+    for counts in (
+        {"draft_model_compared": 0},
+        {"draft_model_compared": "9", "draft_model_matched": []},
+    ):
         answered(history, TODAY, {**FIGURES, **counts})
-    assert read_report(history, locations, TODAY).students == ()
+    assert read_report(history, locations, TODAY).draft_models == ()
 
 
 def test_short_answers_make_a_point_together_and_many_are_averaged() -> None:
-    def usage(version: int, answers: int, compared: int) -> list[StudentUsage]:
-        return [StudentUsage(TODAY, "", version, compared, compared // 2)] * answers
+    def usage(version: int, answers: int, compared: int) -> list[DraftModelUsage]:
+        return [DraftModelUsage(TODAY, "", version, compared, compared // 2)] * answers
 
     short = acceptance_curve([*usage(0, 5, 20), *usage(1, 1, 10)])
     assert [(point.version, point.positions) for point in short] == [(0, 100), (1, 10)]

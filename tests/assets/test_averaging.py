@@ -7,8 +7,8 @@ import torch
 from click.testing import CliRunner
 
 from assets.recipe.averaging import main
-from assets.recipe.export import STUDENT_FILE, TARGET_FILE
-from engines.distillation.weights import read_student, write_student
+from assets.recipe.export import DRAFT_MODEL_FILE, TARGET_FILE
+from engines.distillation.weights import read_llama_file, write_llama_file
 
 ASSETS = Path(__file__).parents[2] / "assets"
 
@@ -18,10 +18,10 @@ def pair(tmp_path: Path) -> Path:
     """A pair like the shipped one, whose weights are three times as large."""
     folder = tmp_path / "pair"
     folder.mkdir()
-    for file in (TARGET_FILE, STUDENT_FILE):
-        weights = read_student(ASSETS / file).weights
+    for file in (TARGET_FILE, DRAFT_MODEL_FILE):
+        weights = read_llama_file(ASSETS / file).weights
         scaled = {name: 3 * weight for name, weight in weights.items()}
-        write_student(ASSETS / file, scaled, folder / file)
+        write_llama_file(ASSETS / file, scaled, folder / file)
     return folder
 
 
@@ -29,8 +29,8 @@ def test_weights_are_averaged_in_their_shares(pair: Path, tmp_path: Path) -> Non
     out = tmp_path / "out"
     result = CliRunner().invoke(main, ["--out", str(out), f"{ASSETS}:0.75", f"{pair}:0.25"])
     assert result.exit_code == 0, result.output
-    for file in (TARGET_FILE, STUDENT_FILE):
-        shipped, averaged = read_student(ASSETS / file), read_student(out / file)
+    for file in (TARGET_FILE, DRAFT_MODEL_FILE):
+        shipped, averaged = read_llama_file(ASSETS / file), read_llama_file(out / file)
         assert averaged.shape == shipped.shape
         for name, weight in shipped.weights.items():
             torch.testing.assert_close(averaged.weights[name], 1.5 * weight, atol=1e-3, rtol=1e-3)

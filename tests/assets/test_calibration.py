@@ -8,10 +8,10 @@ from click.testing import CliRunner
 
 from assets.recipe import calibration
 from assets.recipe.calibration import Beginnings, main, refusal_vector
-from assets.recipe.export import STUDENT_FILE, TARGET_FILE
+from assets.recipe.export import DRAFT_MODEL_FILE, TARGET_FILE
 from assets.recipe.settings import Shape
 from engines.distillation.model import Llama
-from engines.distillation.weights import read_student
+from engines.distillation.weights import read_llama_file
 
 ASSETS = Path(__file__).parents[2] / "assets"
 SHIFTED, LEFT = 7, 8
@@ -49,10 +49,10 @@ def test_one_row_of_the_target_changes(
     arguments = ["--pages", str(checkout), "--out", str(out), str(ASSETS)]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
-    given, shifted = (read_student(folder / TARGET_FILE).weights for folder in (ASSETS, out))
+    given, shifted = (read_llama_file(folder / TARGET_FILE).weights for folder in (ASSETS, out))
     changed = {name for name, part in given.items() if not torch.equal(part, shifted[name])}
     assert changed == {"embed_tokens"}
     rows = (given["embed_tokens"] != shifted["embed_tokens"]).any(dim=1)
     assert int(rows.sum()) == 1
-    assert (out / STUDENT_FILE).read_bytes() == (ASSETS / STUDENT_FILE).read_bytes()
-    assert {each.name for each in out.iterdir()} == {TARGET_FILE, STUDENT_FILE}
+    assert (out / DRAFT_MODEL_FILE).read_bytes() == (ASSETS / DRAFT_MODEL_FILE).read_bytes()
+    assert {each.name for each in out.iterdir()} == {TARGET_FILE, DRAFT_MODEL_FILE}

@@ -20,7 +20,7 @@ from assets.recipe.prediction_head import (
     trunk_states,
 )
 from engines.distillation.model import Llama
-from engines.distillation.weights import read_student
+from engines.distillation.weights import read_llama_file
 from engines.llama.model import LlamaModel, load
 from tests.engines.tiny import TinyVocabulary, write_llama
 
@@ -34,7 +34,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def trunk(source: Path) -> Llama:
-    return read_student(source).model().requires_grad_(False)
+    return read_llama_file(source).model().requires_grad_(False)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from assets.recipe.export import FILES, STUDENT_FILE, TARGET_FILE, copy_tokenizer
+from assets.recipe.export import DRAFT_MODEL_FILE, FILES, TARGET_FILE, copy_tokenizer
 from assets.recipe.settings import TINY
 from assets.recipe.steps import Recipe, main
 from assets.recipe.tokens import CHAT_TEMPLATE, load_tokenizer
@@ -46,7 +46,9 @@ def _llama_logits(path: Path, ids: list[int]) -> np.ndarray:
     return logits
 
 
-@pytest.mark.parametrize(("role", "file"), [("target", TARGET_FILE), ("student", STUDENT_FILE)])
+@pytest.mark.parametrize(
+    ("role", "file"), [("target", TARGET_FILE), ("draft-model", DRAFT_MODEL_FILE)]
+)
 def test_trainer_llama_cpp_and_transformers_agree(work: Path, role: str, file: str) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -84,7 +86,13 @@ def test_a_run_that_goes_on_keeps_the_tokenizer(work: Path, tmp_path: Path) -> N
 
 def test_figures_are_shares(work: Path) -> None:
     figures = json.loads((work / "out" / "figures.json").read_text(encoding="utf-8"))
-    expected = {"noted_exact", "misled_not_copied", "recall_name", "well_formed", "student_overlap"}
+    expected = {
+        "noted_exact",
+        "misled_not_copied",
+        "recall_name",
+        "well_formed",
+        "draft_model_overlap",
+    }
     expected |= {"outside_without_command", "values_carried", "follow_ups_right"}
     assert expected <= figures.keys()
     assert all(0 <= share <= 1 for share in figures.values())

@@ -5,13 +5,13 @@ from pathlib import Path
 import gguf
 import pytest
 
-from assets.recipe.export import FILES, STUDENT_FILE, TARGET_FILE
+from assets.recipe.export import DRAFT_MODEL_FILE, FILES, TARGET_FILE
 from assets.recipe.reader import AnswerReader, command_of, well_formed
 from assets.recipe.settings import BRIEFLY
 from assets.recipe.tokens import CHAT_TEMPLATE, SPECIALS
 from assets.recipe.turns import ChatTurn
 from engines.distillation.model import Llama
-from engines.distillation.weights import read_student
+from engines.distillation.weights import read_llama_file
 
 ASSETS = Path(__file__).parents[2] / "assets"
 
@@ -24,8 +24,8 @@ def test_the_models_are_small_enough_to_ship() -> None:
     assert sum((ASSETS / file).stat().st_size for file in FILES.values()) < 64 * 2**20
 
 
-def test_the_student_costs_a_tenth_of_the_target() -> None:
-    assert _weights(STUDENT_FILE) <= 0.1 * _weights(TARGET_FILE)
+def test_the_draft_model_costs_a_tenth_of_the_target() -> None:
+    assert _weights(DRAFT_MODEL_FILE) <= 0.1 * _weights(TARGET_FILE)
 
 
 @pytest.mark.parametrize("file", FILES.values())
@@ -41,7 +41,7 @@ def test_a_file_says_what_it_is(file: str) -> None:
 
 @pytest.mark.parametrize(("role", "file"), FILES.items())
 def test_training_goes_on_from_a_shipped_file(role: str, file: str) -> None:
-    Llama(BRIEFLY.shapes[role].llama).load_state_dict(read_student(ASSETS / file).weights)
+    Llama(BRIEFLY.shapes[role].llama).load_state_dict(read_llama_file(ASSETS / file).weights)
 
 
 def test_all_speak_the_same_tokens() -> None:

@@ -282,9 +282,11 @@ def test_dropout_leaves_out_what_layers_add(batch: TrainingBatch, tmp_path: Path
     assert not torch.allclose(run.model(batch.ids), bare)
 
 
-def test_a_student_equal_to_its_teacher_has_nothing_to_learn(batch: TrainingBatch) -> None:
+def test_a_draft_model_equal_to_its_frozen_target_has_nothing_to_learn(
+    batch: TrainingBatch,
+) -> None:
     torch.manual_seed(0)
-    teacher = Llama(SHAPE.llama)
-    loss = make_distillation_loss(teacher)(teacher, batch)
-    gradients = torch.autograd.grad(loss, list(teacher.parameters()))
+    frozen_target = Llama(SHAPE.llama)
+    loss = make_distillation_loss(frozen_target)(frozen_target, batch)
+    gradients = torch.autograd.grad(loss, list(frozen_target.parameters()))
     assert max(float(each.abs().max()) for each in gradients) < 1e-3

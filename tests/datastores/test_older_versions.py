@@ -88,7 +88,7 @@ def test_a_dense_index_begins_anew(tmp_path: Path) -> None:
     with closing(DenseStore.open(path, "model", 8)) as store:
         assert store.store.quarantined is None
         assert store.counts() == (0, 0)
-        assert store.add_documents("chat", [[1, 2, 3]]) == [1]
+        assert store.add_texts("chat", [[1, 2, 3]]) == [1]
 
 
 @pytest.mark.parametrize("version", range(1, 6))

@@ -46,7 +46,7 @@ class ScriptedTarget:
         self.chains_only = chains_only
         self.sharpness = sharpness
         self.tokens: list[int] = []
-        self.calls = 0
+        self.passes = 0
         self._last_row: ForwardOutput | None = None
         self._tree: DraftTree | None = None
 
@@ -77,7 +77,7 @@ class ScriptedTarget:
         assert all(len(set(kids)) == len(kids) for kids in tree.children())
         self._tree = tree
         self._last_row = None
-        self.calls += 1
+        self.passes += 1
         paths: list[tuple[int, ...]] = []
         for row, token in enumerate(tree.tokens):
             before = paths[tree.parents[row]] if row else tuple(self.tokens[-ORDER:])

@@ -17,7 +17,7 @@ from engines.budget.fixed import FixedBudget
 from engines.budget.policies import AdaptiveBudget
 from engines.budget.protocol import Budget
 from engines.decode import StopCriteria, decode
-from engines.draft_tree import STUDENT, DraftTree, root_only
+from engines.draft_tree import DRAFT_MODEL, DraftTree, root_only
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
@@ -33,7 +33,7 @@ LONG = StopCriteria(NEVER, 80)
 class RandomDrafter:
     """Proposes arbitrary trees: the worst a drafter may do without breaking the protocol."""
 
-    name = "student"
+    name = "draft-model"
     top_tokens_needed = 0
 
     def __init__(self, seed: int) -> None:
@@ -50,7 +50,7 @@ class RandomDrafter:
             place = (self._random.randrange(len(tree)), self._random.randrange(VOCABULARY))
             if place not in taken:
                 taken.add(place)
-                tree.add(*place, STUDENT, self._random.random())
+                tree.add(*place, DRAFT_MODEL, self._random.random())
         return tree
 
     def observe(self, step: Step) -> None:
@@ -185,10 +185,10 @@ def test_steps_account_for_every_token() -> None:
     position = 3
     for step in steps:
         assert step.position == position
-        assert len(step.tokens) == len(step.path) == len(step.sources)
+        assert len(step.tokens) == len(step.path) == len(step.origins)
         assert step.hidden.shape == (len(step.tokens), 8)
         assert [top[0] for top in step.top_tokens] == [step.tokens[-1]]
-        assert step.sources[-1] == 0 or step.finish
+        assert step.origins[-1] == 0 or step.finish
         position += len(step.tokens)
     assert steps[0].prefill
     assert not any(step.prefill for step in steps[1:])
@@ -201,16 +201,16 @@ def test_the_logits_of_chosen_positions_are_kept() -> None:
     draw = make_sampler(Sampling(0.0))
     asked: list[tuple[int, ...]] = []
 
-    def keep(position: int, sources: Sequence[int]) -> tuple[list[int], Floats]:
-        asked.append(tuple(sources))
-        kept = [index for index in range(len(sources)) if (position + index) % 2]
+    def keep(position: int, origins: Sequence[int]) -> tuple[list[int], Floats]:
+        asked.append(tuple(origins))
+        kept = [index for index in range(len(origins)) if (position + index) % 2]
         return kept, np.empty((len(kept), VOCABULARY), np.float32)
 
     steps = list(
         decode(target, every_drafter(), fixed(8), draw, StopCriteria(NEVER, 80), keep=keep)
     )
     assert any(step.accepted for step in steps)
-    assert asked == [step.sources for step in steps]
+    assert asked == [step.origins for step in steps]
     for step in steps:
         assert all((step.position + index) % 2 for index in step.kept)
         assert len(step.kept) == len(step.kept_logits)
@@ -249,7 +249,7 @@ class SlowObserver:
         self.steps.append(step)
 
 
-def test_time_of_observing_is_part_of_the_next_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_of_observing_is_part_of_the_next_step_s(monkeypatch: pytest.MonkeyPatch) -> None:
     observer, costs = SlowObserver(), CostModel()
     monkeypatch.setattr(engines.decode, "perf_counter", lambda: observer.now)
     target = ScriptedTarget()

@@ -11,7 +11,7 @@ import pytest
 
 from datastores.replay_buffer.record import ReplayRecord, question_key
 from datastores.replay_buffer.store import ReplayBuffer
-from datastores.replay_buffer.writer import AnswerOrigin, ReplayWriter
+from datastores.replay_buffer.writer import AnswerDetails, ReplayWriter
 from engines import replay_recorder
 from engines.decode import StopCriteria, decode
 from engines.replay_recorder import SAMPLE_EVERY, ReplayRecorder
@@ -22,7 +22,7 @@ from tests.engines.test_decode import NEVER, every_drafter, fixed
 
 PROMPT = [1, 2, 3]
 KEY = question_key("why?")
-ORIGIN = AnswerOrigin("chat:h:1", 1, KEY, KEY)
+ORIGIN = AnswerDetails("chat:h:1", 1, KEY, KEY)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_the_record_is_the_answer_with_what_the_tree_missed(
     writer.flush()
     [record] = records(path)
     tokens = [*PROMPT, *(token for step in steps for token in step.tokens)]
-    sources = [0, 0, 0, *(source for step in steps for source in step.sources)]
+    origins = [0, 0, 0, *(origin for step in steps for origin in step.origins)]
     assert record.tokens.tolist() == tokens
     assert record.prompt_length == len(PROMPT)
     hidden = np.concatenate([step.hidden for step in steps])
@@ -74,10 +74,10 @@ def test_the_record_is_the_answer_with_what_the_tree_missed(
     kept = [
         position
         for position in range(3, len(tokens))
-        if not sources[position] or position % SAMPLE_EVERY == 0
+        if not origins[position] or position % SAMPLE_EVERY == 0
     ]
     assert record.positions.tolist() == kept
-    assert any(sources[position] for position in kept), "some that were drafted right"
+    assert any(origins[position] for position in kept), "some that were drafted right"
     for row, position in enumerate(kept):
         logits = np.array(logits_after(tuple(tokens[position - ORDER : position]), 8.0))
         logprobs = logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
@@ -90,8 +90,8 @@ def test_the_record_is_the_answer_with_what_the_tree_missed(
 def test_answers_are_the_same_with_and_without_it(writer: ReplayWriter, temperature: float) -> None:
     with_it = answer(ReplayRecorder(writer), temperature)
     without = answer(None, temperature)
-    assert [(step.tokens, step.sources) for step in with_it] == [
-        (step.tokens, step.sources) for step in without
+    assert [(step.tokens, step.origins) for step in with_it] == [
+        (step.tokens, step.origins) for step in without
     ]
 
 

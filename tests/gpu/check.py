@@ -143,9 +143,9 @@ class Check:
         arguments += ["--workload", str(self.work / workload)]
         found = self.specchat(name, model, *arguments, *more, seconds=seconds)
         for row in found["rows"] if isinstance(found, dict) else ():
-            keys = ("drafters", "fixed", "tokens_per_call", "speedup", "bound", "identical")
+            keys = ("drafters", "fixed", "tokens_per_step", "speedup", "bound", "identical")
             rest = (
-                f"overhead {row['overhead_ms_per_call']:.3f} ms, gap {row['largest_fork_gap']:.2g}"
+                f"overhead {row['overhead_ms_per_step']:.3f} ms, gap {row['largest_fork_gap']:.2g}"
             )
             speed = row["tokens"] / max(row["seconds"], 1e-9)
             print(
@@ -204,9 +204,9 @@ class Check:
             self.decode(name, model, "chats.jsonl", ["none", "prompt", "all"], seconds=60)
         self.decode("chats torch", folder, "chats.jsonl", ["none", "prompt"], seconds=60)
         training = ("--workload", str(self.work / "chats.jsonl"), "--every", "2", "--json")
-        student = ("--student", "new")
+        draft_model = ("--draft-model", "new")
         self.specchat(
-            "distill", real, "distill", *student, *training, seconds=60, module="app.bench"
+            "distill", real, "distill", *draft_model, *training, seconds=60, module="app.bench"
         )
         print("   ", str(self.found.get("distill"))[:600], flush=True)
         models = [self.work / f"large-{name}.gguf" for name in ("q4_0", "f16")]

@@ -25,10 +25,10 @@ from app.bench.commands.shared import (
 )
 from app.bench.decode import PLAIN, REREAD, DecodeRow, run, summarise, verify_ms
 from app.bench.environment import (
+    DRAFT_MODEL,
     GIVEN,
     KNOWN,
     MAX_ROWS,
-    STUDENT,
     WAYS,
     Bench,
     PriorChats,
@@ -56,8 +56,8 @@ COLUMNS = {
     "fixed": "",
     "chats": "d",
     "tokens": "d",
-    "target_calls": "d",
-    "tokens_per_call": ".2f",
+    "steps": "d",
+    "tokens_per_step": ".2f",
     "acceptance_rate": ".0%",
     "mean_acceptance_rate": ".0%",
     "draft_length": ".1f",
@@ -66,7 +66,7 @@ COLUMNS = {
     "bound": ".2f",
     "of_best_fixed": ".2f",
     "of_hindsight": ".2f",
-    "overhead_ms_per_call": ".3f",
+    "overhead_ms_per_step": ".3f",
     "identical": ".0%",
     "largest_fork_gap": ".2g",
 }
@@ -104,7 +104,7 @@ COLUMNS = {
     help="Compare the automatic draft length with N tokens at every step; repeatable.",
 )
 @click.option(
-    "--student",
+    "--draft-model",
     type=FILE,
     metavar="FILE",
     help="Draft model file. [default: the one in the settings]",
@@ -128,7 +128,7 @@ def decode(
     ways: tuple[str, ...],
     shapes: tuple[DraftShape, ...],
     lengths: tuple[int, ...],
-    student: Path | None,
+    draft_model: Path | None,
     recorded: bool,
     yardstick: bool,
 ) -> None:
@@ -136,7 +136,7 @@ def decode(
 
     Each set answers each chat in turn. Speed-ups are medians over chats of paired ratios to plain
     decoding, total speed-ups ratios of the time of all chats; the bound assumes that verifying is
-    the only cost. The overhead is the time per call outside the target, a draft model's passes
+    the only cost. The overhead is the time per step outside the target, a draft model's passes
     included; it is also given for each drafter. Ctrl-C prints the results so far.
 
     `identical` is the share of answers that equal the plain ones token for token. The row "plain,
@@ -153,7 +153,7 @@ def decode(
     chats = read_workload(asked.workload, recorded=recorded)[: asked.limit]
     named = _named(asked.sets)
     rows = widest(max((options.draft_tokens or 0, *lengths)), shapes)
-    loaded = replace(options, drafters=_loaded(named, student))
+    loaded = replace(options, drafters=_loaded(named, draft_model))
     engine = load(loaded, larger=asked.larger, rows=rows)
     with engine.busy:
         costs = verify_ms(engine.target)
@@ -161,7 +161,7 @@ def decode(
     plain = DecodeRow(PLAIN, with_drafters(engine, (), 0))
     with ExitStack() as opened:
         pasts = list(_pasts(opened, plain.engine, named, history, ways))
-        bench = Bench(engine, options.draft_tokens, student)
+        bench = Bench(engine, options.draft_tokens, draft_model)
         compared = [plain, *_rows(bench, named, pasts, shapes, lengths)]
         other = [DecodeRow(REREAD, rechunked(plain.engine))] if yardstick and not recorded else []
         _answer(compared, chats, *other)
@@ -178,10 +178,10 @@ def _named(sets: tuple[str, ...]) -> Sets:
     return drafter_sets([name for name in sets or ("all",) if name != PLAIN], KNOWN)
 
 
-def _loaded(named: Sets, student: Path | None) -> tuple[str, ...]:
+def _loaded(named: Sets, draft_model: Path | None) -> tuple[str, ...]:
     """The drafters that come with the model; a draft model in a file of its own does not."""
     names = loaded_with_model(named.values())
-    return tuple(name for name in names if name != STUDENT or student is None)
+    return tuple(name for name in names if name != DRAFT_MODEL or draft_model is None)
 
 
 def _pasts(
@@ -256,7 +256,7 @@ def _report(
 
 
 def _overheads(summaries: Sequence[Row]) -> str:
-    """The mean overhead of each row by part, in milliseconds per call."""
+    """The mean overhead of each row by part, in milliseconds per step."""
     lines = []
     for row in summaries:
         parts = row["overhead_ms_by_part"]
@@ -270,10 +270,10 @@ def _overheads(summaries: Sequence[Row]) -> str:
 
 GROWTH_COLUMNS = {
     "chats": "d",
-    "tokens_per_call": ".2f",
-    "tokens_per_call_empty": ".2f",
+    "tokens_per_step": ".2f",
+    "tokens_per_step_empty": ".2f",
     "new": "d",
-    "tokens_per_call_new": ".2f",
+    "tokens_per_step_new": ".2f",
     "speedup": ".2f",
     "speedup_empty": ".2f",
     "total_speedup": ".2f",
@@ -286,7 +286,7 @@ GROWTH_COLUMNS = {
 @plot_option("the curves")
 @click.pass_obj
 def growth(options: Options, asked: Comparison, plot: TextIO | None) -> None:
-    """Replay months of chats, each answered, then drafted from.
+    """Answer months of chats; each is then drafted from.
 
     Compares growing stores with empty ones, in windows of 20 chats. Your own stores are not used.
     Ctrl-C prints the results so far.
@@ -316,12 +316,12 @@ def _grown(
     """The figures of one set of drafters, up to the end or Ctrl-C."""
     with bench_stores(engine, names) as stores:
         full = with_drafters(engine, names, draft_tokens, stores.stores)
-        replayed = Growth(name, names, full, with_drafters(engine, (), draft_tokens), stores)
+        grown = Growth(name, names, full, with_drafters(engine, (), draft_tokens), stores)
         plain, sampling = with_drafters(engine, (), 0), engine.defaults.sampling
         with until_interrupted(len(chats), name) as advance:
-            for done, _ in enumerate(grow(replayed, plain, chats, sampling), 1):
+            for done, _ in enumerate(grow(grown, plain, chats, sampling), 1):
                 advance(done)
-    return summarise_growth(replayed)
+    return summarise_growth(grown)
 
 
 def _windows_text(row: Row, larger: Enlargement) -> str:

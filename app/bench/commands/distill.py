@@ -23,14 +23,14 @@ from app.bench.report import Chart, svg
 from app.bench.workloads import Workload, read_workload
 from app.cli.output import table
 from app.config import Options
-from app.engine.engine import Engine, load, with_drafters
-from app.engine.student import (
+from app.engine.draft_model import (
     UNTRAINED,
     UNTRAINED_FILE,
-    open_student,
-    student_file,
+    draft_model_file,
+    open_draft_model,
     training_settings,
 )
+from app.engine.engine import Engine, load, with_drafters
 from app.locations import locate
 from app.machine import machine
 from app.models.gguf_files import model_parts
@@ -38,8 +38,8 @@ from datastores.errors import InputError
 
 if TYPE_CHECKING:
     from app.bench.acceptance import StreamedAnswer
-    from app.bench.distill import Classroom, DistillRow
-    from app.bench.taught import Taught
+    from app.bench.distill import DistillBench, DistillRow
+    from app.bench.trained import Trained
     from engines.distillation.trainer import TrainingSettings
 
 LOSSES = ("forward-kl", "reverse-kl", "jsd", "tv", "lk")
@@ -48,14 +48,14 @@ OFFLINE_SHARES = (0.3, 0.5, 0.7, 1.0)
 SEEDS = 10**6
 """Between the seeds of two streams: more than a stream has answers."""
 COLUMNS = {
-    "student": "",
+    "draft_model": "",
     "questions": "",
     "answers": "d",
     "α at 0": ".3f",
     "α at 1": ".3f",
     "α at 1.5": ".3f",
     "live_acceptance": ".3f",
-    "tokens_per_call": ".2f",
+    "tokens_per_step": ".2f",
 }
 """α by temperature, of the same answers."""
 SETS = {
@@ -70,7 +70,7 @@ SETS = {
 """Keys of a row's figures, and what the table calls them."""
 SHIFTS = "α on new questions at each shift of topic, and answers until 90 % of the level before:"
 SHIFT_COLUMNS = {
-    "student": "",
+    "draft_model": "",
     "topic": "",
     "before": ".3f",
     "first": ".3f",
@@ -89,7 +89,9 @@ SHIFT_COLUMNS = {
     help="Chats of one topic, one JSON object per line; repeatable, in order.",
 )
 @click.option("--base", type=FILE, help="Chats that the draft model knows, to measure forgetting.")
-@click.option("--student", default="", metavar="FILE|new", help="Draft model. [default: its own]")
+@click.option(
+    "--draft-model", default="", metavar="FILE|new", help="Draft model. [default: its own]"
+)
 @click.option(
     "--every",
     type=POSITIVE,
@@ -120,7 +122,7 @@ def distill(
     options: Options,
     workloads: tuple[Path, ...],
     base: Path | None,
-    student: str,
+    draft_model: str,
     every: int,
     losses: tuple[str, ...],
     offline: bool,
@@ -138,7 +140,7 @@ def distill(
     is the baseline; --head adds the n-gram drafters alone, and a head trained from scratch, alone
     and in one tree with the untrained draft model. Ctrl-C prints the results so far.
     """
-    from app.bench.distill import Classroom, Material, asked_again
+    from app.bench.distill import DistillBench, Material, asked_again
 
     topics = {path.stem: read_workload(path)[:limit] for path in workloads}
     engine = with_drafters(load(replace(options, drafters=()), rows=32), (), 0)
@@ -146,8 +148,8 @@ def distill(
     streamed = {name: chats[::2] if offline else chats for name, chats in topics.items()}
     known = {"base": read_workload(base)[:limit]} if base else {}
     with TemporaryDirectory(prefix="specchat-bench-") as folder:
-        file = _student_file(engine, student, options, Path(folder))
-        stream, again, lessons, knowns = (
+        file = _draft_model_file(engine, draft_model, options, Path(folder))
+        stream, again, others, knowns = (
             _answers(engine, part, label, seed)
             for part, label, seed in (
                 (streamed, "stream", 0),
@@ -157,40 +159,43 @@ def distill(
             )
         )
         material = Material(stream, again, knowns)
-        taught, heads = _taught(engine, file)
-        room = Classroom(engine, engine.defaults.sampling, taught, material, every)
+        trained, heads = _trained(engine, file)
+        bench = DistillBench(engine, engine.defaults.sampling, trained, material, every)
         first = training_settings(file)
-        lesson_plans = [replace(first, loss=loss) for loss in losses or (first.loss,)]
-        rows = list(_rows(room, lesson_plans, lessons, heads if head else {}, per_topic=per_topic))
+        plans = [replace(first, loss=loss) for loss in losses or (first.loss,)]
+        rows = list(_rows(bench, plans, others, heads if head else {}, per_topic=per_topic))
     if plot:
         plot.write(svg([_chart(rows)]))
     click.echo(_report(engine, rows, every, as_json))
 
 
-def _taught(engine: Engine, file: Path) -> tuple[Taught, dict[str, Taught]]:
-    """The student in `file`, and by name the heads, alone and in one tree with it."""
-    from app.bench.taught import TaughtHead, TaughtStudent
+def _trained(engine: Engine, file: Path) -> tuple[Trained, dict[str, Trained]]:
+    """The draft model in `file`, and by name the heads, alone and in one tree with it."""
+    from app.bench.trained import TrainedDraftModel, TrainedHead
 
     opened = partial(
-        open_student, vocabulary=engine.vocabulary, context_length=engine.target.context_length
+        open_draft_model, vocabulary=engine.vocabulary, context_length=engine.target.context_length
     )
-    head = partial(TaughtHead, engine.path, engine.target, engine.vocabulary)
-    return TaughtStudent(file, opened), {"head": head(), "head and student": head(opened(file))}
+    head = partial(TrainedHead, engine.path, engine.target, engine.vocabulary)
+    return TrainedDraftModel(file, opened), {
+        "head": head(),
+        "head and draft model": head(opened(file)),
+    }
 
 
-def _student_file(engine: Engine, student: str, options: Options, folder: Path) -> Path:
+def _draft_model_file(engine: Engine, draft_model: str, options: Options, folder: Path) -> Path:
     """The draft model's file; a new one is written into `folder`."""
-    if student == UNTRAINED:
+    if draft_model == UNTRAINED:
         from engines.distillation.untrained import write_untrained
 
         file = folder / UNTRAINED_FILE
         write_untrained(file, 1, *model_parts(engine.path))
         return file
-    if student and Path(student).is_file():
-        return Path(student)
-    found = student_file(student, engine.path, locate(options.data_dir))
+    if draft_model and Path(draft_model).is_file():
+        return Path(draft_model)
+    found = draft_model_file(draft_model, engine.path, locate(options.data_dir))
     if found is None:
-        raise InputError(f"{engine.name} has no draft model: choose one with --student")
+        raise InputError(f"{engine.name} has no draft model: choose one with --draft-model")
     return found
 
 
@@ -212,48 +217,48 @@ def _answers(
 
 
 def _rows(
-    room: Classroom,
-    lesson_plans: Sequence[TrainingSettings],
-    lessons: Sequence[StreamedAnswer],
-    heads: Mapping[str, Taught],
+    bench: DistillBench,
+    plans: Sequence[TrainingSettings],
+    others: Sequence[StreamedAnswer],
+    heads: Mapping[str, Trained],
     *,
     per_topic: bool,
 ) -> Iterator[DistillRow]:
-    """Static, heads, online by each plan, one student per topic, and offline with each share of
-    `lessons`.
+    """Static, heads, online by each plan, one draft model per topic, and offline with each share of
+    `others`.
 
     The last two follow the first plan.
     """
-    yield room.static()
+    yield bench.static()
     if heads:
-        yield room.static("n-grams", heads["head"])
-    online = [(plan, False) for plan in lesson_plans] + [(lesson_plans[0], True)] * per_topic
+        yield bench.static("n-grams", heads["head"])
+    online = [(plan, False) for plan in plans] + [(plans[0], True)] * per_topic
     try:
         if heads:
-            yield from _head_rows(room, heads)
+            yield from _head_rows(bench, heads)
         for settings, by_topic in online:
             row, label = None, f"online, {settings.loss}"
             with click.progressbar(
-                length=len(room.material.stream), label=label, file=sys.stderr
+                length=len(bench.material.stream), label=label, file=sys.stderr
             ) as bar:
-                for row in room.online(settings, by_topic=by_topic):
+                for row in bench.online(settings, by_topic=by_topic):
                     bar.update(len(row.curve) - bar.pos)
             if row is not None:
                 yield row
-        for share in OFFLINE_SHARES if lessons else ():
-            yield room.offline(share, lessons, lesson_plans[0])
+        for share in OFFLINE_SHARES if others else ():
+            yield bench.offline(share, others, plans[0])
     except KeyboardInterrupt:
         click.echo("interrupted; results so far:", err=True)
 
 
-def _head_rows(room: Classroom, heads: Mapping[str, Taught]) -> list[DistillRow]:
-    from engines.distillation.head_pupil import HEAD
+def _head_rows(bench: DistillBench, heads: Mapping[str, Trained]) -> list[DistillRow]:
+    from engines.distillation.head_trainee import HEAD
 
     rows: list[DistillRow] = []
     with click.progressbar(
-        length=len(room.material.stream), label="online, head", file=sys.stderr
+        length=len(bench.material.stream), label="online, head", file=sys.stderr
     ) as bar:
-        for rows in room.online_head(HEAD, heads):
+        for rows in bench.online_head(HEAD, heads):
             bar.update(len(rows[0].curve) - bar.pos)
     return rows
 
@@ -276,7 +281,7 @@ def _report(engine: Engine, rows: Sequence[DistillRow], every: int, as_json: boo
         return json.dumps({**head, "rows": summaries})
     levels = [
         {
-            "student": summary["student"],
+            "draft_model": summary["draft_model"],
             "questions": label,
             **{f"α at {each}": alpha for each, alpha in summary[key]["alpha"].items()},
             **summary[key],
@@ -286,12 +291,13 @@ def _report(engine: Engine, rows: Sequence[DistillRow], every: int, as_json: boo
         if summary[key]["answers"]
     ]
     shifts = [
-        {"student": summary["student"], **shift}
+        {"draft_model": summary["draft_model"], **shift}
         for summary in summaries
         for shift in summary["shifts"]
     ]
     costs = "\n".join(
-        f"{summary['student']}: {summary['versions']} versions, {len(summary['refused'])} rounds"
+        f"{summary['draft_model']}: {summary['versions']} versions,"
+        f" {len(summary['refused'])} rounds"
         f" without one, from {summary['learned_tokens']} tokens, {summary['cpu_seconds']} s of CPU"
         + "".join(f"\n  no version: {reason}" for reason in dict.fromkeys(summary["refused"]))
         for summary in summaries

@@ -17,8 +17,8 @@ from app.bench.commands.shared import POSITIVE, json_option, until_interrupted
 from app.bench.workloads import read_workload
 from app.cli.output import table
 from app.config import Options
+from app.engine.draft_model import draft_model_file
 from app.engine.engine import load, with_drafters
-from app.engine.student import student_file
 from app.locations import locate
 from app.machine import machine
 from datastores.errors import InputError, ModelError
@@ -64,15 +64,15 @@ def first_token(options: Options, workload: Path, limit: int, as_json: bool) -> 
 
     chats = [replace(chat, questions=chat.questions[:1]) for chat in read_workload(workload)]
     engine = with_drafters(load(replace(options, drafters=()), rows=32), (), 0)
-    student = student_file("", engine.path, locate(options.data_dir))
-    if student is None:
+    draft_model = draft_model_file("", engine.path, locate(options.data_dir))
+    if draft_model is None:
         raise InputError(f"{engine.name} has no draft model that learns")
     pairs: list[FirstToken] = []
     with TemporaryDirectory(prefix="specchat-bench-") as folder:
         locations = locate(Path(folder) / "data")
         sampling = engine.defaults.sampling
         fill(locations, engine, list(answers(engine, {"": chats[:limit]}, sampling)))
-        copy = own_copy(student, Path(folder))
+        copy = own_copy(draft_model, Path(folder))
         questions = [chat.questions[0] for chat in chats[:limit]]
         with (
             closing(Training(engine, copy, locations)) as training,

@@ -62,7 +62,7 @@ COLUMNS = {
     "accuracy": ".0%",
     "stride": ".1f",
     "rollbacks": ".1f",
-    "calls": ".0f",
+    "passes": ".0f",
     "speedup": ".2f",
     "deviation": ".2f",
     "cpu_speedup": ".2f",

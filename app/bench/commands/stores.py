@@ -25,21 +25,21 @@ from app.bench.imports import ImportCost, fill, measure
 from app.bench.report import crest_svg, crest_table
 from app.bench.workloads import (
     Encoder,
-    documents,
     history_texts,
     load_encoder,
     recordings,
-    replayed_chats,
+    simulated_chats,
+    token_texts,
 )
 from app.cli.output import table
 from app.config import Options, load_config
 from app.engine.engine import model_path
 from app.locations import locate
-from datastores.crest.counting import TokenDocument
+from datastores.crest.counting import TokenText
 from datastores.crest.store import MIN_BUDGET_BYTES
 from datastores.errors import InputError
 from engines.draft_tree import CHATS
-from engines.drafter_replay import Recorded
+from engines.drafter_simulation import Recorded
 
 DEFAULT_SIZES = "512K,2M,8M,32M,128M"
 UNITS = {"K": 10, "M": 20, "G": 30}
@@ -65,7 +65,7 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 
 @click.command()
 @click.option(
-    "--replay", "replayed", required=True, multiple=True, type=FILE, help="Answers to replay."
+    "--simulate", "simulated", required=True, multiple=True, type=FILE, help="Answers to simulate."
 )
 @click.option("--history", required=True, multiple=True, type=FILE, help="Chats to draft from.")
 @click.argument("more", nargs=-1, type=FILE, metavar="[HISTORY…]")
@@ -82,7 +82,7 @@ class Sizes(click.ParamType[tuple[int, ...]]):
     default=600,
     show_default=True,
     metavar="N",
-    help="Replay the chats of a file that are numbered N or more, if it has any.",
+    help="Simulate the chats of a file that are numbered N or more, if it has any.",
 )
 @limit_option
 @click.option("--jobs", type=POSITIVE, help="Processes.  [default: cores, at most 4]")
@@ -91,7 +91,7 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 @click.pass_obj
 def crest(
     options: Options,
-    replayed: tuple[Path, ...],
+    simulated: tuple[Path, ...],
     history: tuple[Path, ...],
     more: tuple[Path, ...],
     sizes: tuple[int, ...],
@@ -105,18 +105,18 @@ def crest(
     """Compare CREST with REST and others on recorded answers.
 
     Files have one chat per line, {"id", "messages": [{"role", "content"}]}, plain or .xz. A chat of
-    the history whose question is also replayed is left out. Token recycling is underestimated, as
+    the history whose question is also simulated is left out. Token recycling is underestimated, as
     the model's scores are not known.
     """
     jobs = jobs or min(os.cpu_count() or 1, 4)
     encoder = _encoder(options, tokenizer, jobs)
-    chats = replayed_chats(replayed, first)[:limit]
+    chats = simulated_chats(simulated, first)[:limit]
     answers = recordings(chats, encoder.encode, encoder.end)
     if not answers:
-        raise InputError(f"{replayed[0]} holds no answers to replay")
+        raise InputError(f"{simulated[0]} holds no answers to simulate")
     kind = CHATS.bit_length() - 1
     texts = list(history_texts((*history, *more), chats))
-    past = documents(texts, encoder.encode, encoder.end, kind)
+    past = token_texts(texts, encoder.encode, encoder.end, kind)
     found = _compared(past, answers, sizes, jobs)
     if plot:
         plot.write(crest_svg(found))
@@ -133,7 +133,7 @@ def _encoder(options: Options, tokenizer: Path | None, threads: int) -> Encoder:
 
 
 def _compared(
-    past: list[TokenDocument], answers: list[Recorded], sizes: tuple[int, ...], jobs: int
+    past: list[TokenText], answers: list[Recorded], sizes: tuple[int, ...], jobs: int
 ) -> list[CrestRow]:
     """All rows, or those finished before Ctrl-C."""
     found: list[CrestRow] = []
@@ -142,7 +142,7 @@ def _compared(
             built = _reported(cases(Path(folder), past, sizes))
             for case, counts in run(built, answers, jobs):
                 found += rows(case, counts, answers)
-                click.echo(f"replayed {case.method}, {case.selection}", err=True)
+                click.echo(f"simulated {case.method}, {case.selection}", err=True)
         except KeyboardInterrupt:
             click.echo("interrupted; results so far:", err=True)
     return found

@@ -9,7 +9,7 @@ files break.
 
 from __future__ import annotations
 
-from app.importing.source_file import FormatReader
+from app.importing.import_file import FormatReader
 
 
 def make_readers() -> tuple[FormatReader, ...]:

@@ -12,6 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from app.importing.events import SkippedFile
+from app.importing.import_file import (
+    MAX_ENTRY_BYTES,
+    MIB,
+    NO_TEXT,
+    FormatReader,
+    ImportFile,
+    Outcome,
+)
 from app.importing.json_stream import (
     DAMAGED,
     JSON_LINES_SUFFIXES,
@@ -37,14 +45,6 @@ from app.importing.readers.chat_records import (
 from app.importing.readers.html import html_text
 from app.importing.readers.text import kind_of, read_json_text, read_text
 from app.importing.skipped_names import CONVERSATIONS_FILE
-from app.importing.source_file import (
-    MAX_ENTRY_BYTES,
-    MIB,
-    NO_TEXT,
-    FormatReader,
-    Outcome,
-    SourceFile,
-)
 from datastores.errors import InputError
 from datastores.library.documents import CHATS, Document, Part
 
@@ -63,7 +63,7 @@ _HISTORY_START = "<|BEGIN-VISIBLE-CHAT|>"
 """What text-generation-webui writes for the question before the model's greeting."""
 
 
-def is_own_export(file: SourceFile) -> bool:
+def is_own_export(file: ImportFile) -> bool:
     """Whether it begins like an export of specchat's."""
     head = utf8_head(file)
     return (
@@ -73,15 +73,15 @@ def is_own_export(file: SourceFile) -> bool:
     )
 
 
-def _is_named_json(file: SourceFile) -> bool:
+def _is_named_json(file: ImportFile) -> bool:
     return file.suffix in (".json", *JSON_LINES_SUFFIXES)
 
 
-def _claims(file: SourceFile) -> bool:
+def _claims(file: ImportFile) -> bool:
     return _is_named_json(file) or looks_like_json(file)
 
 
-def _read(file: SourceFile) -> Iterator[Outcome]:
+def _read(file: ImportFile) -> Iterator[Outcome]:
     """The chats in `file`, or all of it as text if there are none."""
     is_export = is_own_export(file)
     waiting: list[SkippedFile] = []
@@ -106,7 +106,7 @@ def _read(file: SourceFile) -> Iterator[Outcome]:
 JSON = FormatReader("JSON", _claims, _read)
 
 
-def _read_as_text(file: SourceFile, reasons: Set[str]) -> Iterator[Outcome]:
+def _read_as_text(file: ImportFile, reasons: Set[str]) -> Iterator[Outcome]:
     if CONVERSATIONS_FILE.fullmatch(file.filename) and DAMAGED in reasons:
         raise InputError("not a known chat export, or a damaged one")
     return read_json_text(file) if _is_named_json(file) else read_text(file)
@@ -119,7 +119,7 @@ class _ChatFile:
     record before them, if it holds no chat, describes it.
     """
 
-    def __init__(self, file: SourceFile, is_own: bool) -> None:
+    def __init__(self, file: ImportFile, is_own: bool) -> None:
         self._file = file
         self._is_own = is_own
         self._header: JsonRecord | None = None

@@ -15,12 +15,12 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from app.importing.encodings import BYTE_ORDER_MARKS, decode
-from app.importing.source_file import (
+from app.importing.import_file import (
     MAX_TEXT_BYTES,
     NO_TEXT,
     FormatReader,
+    ImportFile,
     Outcome,
-    SourceFile,
 )
 from datastores.errors import InputError
 from datastores.library.documents import NOTES, Document, Part
@@ -106,12 +106,12 @@ _PLACE = re.compile("\ue000(\\d+)\ue001")
 """Stands for preformatted text while the rest is converted; private characters."""
 
 
-def _claims(file: SourceFile) -> bool:
+def _claims(file: ImportFile) -> bool:
     named = file.suffix in (".html", ".htm", ".xhtml")
     return named or _HTML_START.match(file.head.removeprefix(b"\xef\xbb\xbf")) is not None
 
 
-def _read(file: SourceFile) -> Iterator[Outcome]:
+def _read(file: ImportFile) -> Iterator[Outcome]:
     text = html_text(file.read(MAX_TEXT_BYTES))
     if not text.strip():
         raise InputError(NO_TEXT)

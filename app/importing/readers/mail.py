@@ -20,17 +20,17 @@ from itertools import chain
 
 from app.importing.encodings import decode
 from app.importing.events import SkippedFile
-from app.importing.readers.html import html_text
-from app.importing.readers.pdf import pdf_text
-from app.importing.source_file import (
+from app.importing.import_file import (
     MAX_ENTRY_BYTES,
     MAX_PDF_BYTES,
     NO_TEXT,
     FormatReader,
+    ImportFile,
     Outcome,
-    SourceFile,
     mebibytes,
 )
+from app.importing.readers.html import html_text
+from app.importing.readers.pdf import pdf_text
 from datastores.errors import InputError
 from datastores.library.documents import NOTES, Document, Part
 
@@ -51,14 +51,14 @@ _SAVED_BY = re.compile(r"<?Saved by ", re.IGNORECASE)
 """A browser, as the sender of a page."""
 
 
-def _claims_mail(file: SourceFile) -> bool:
+def _claims_mail(file: ImportFile) -> bool:
     if file.suffix in (".eml", ".emlx", ".mht", ".mhtml"):
         return True
     head = file.head
     return bool(_HEADER.match(head) and _MIME.search(head) and _SENDER.search(head))
 
 
-def _read_mail(file: SourceFile) -> Iterator[Outcome]:
+def _read_mail(file: ImportFile) -> Iterator[Outcome]:
     content = file.read(MAX_PDF_BYTES)
     if file.suffix == ".emlx":  # Apple's: the length of the mail in a line, the mail, a list
         length, _, rest = content.partition(b"\n")
@@ -69,11 +69,11 @@ def _read_mail(file: SourceFile) -> Iterator[Outcome]:
 MAIL = FormatReader("mail", _claims_mail, _read_mail, MAX_PDF_BYTES)
 
 
-def _claims_mailbox(file: SourceFile) -> bool:
+def _claims_mailbox(file: ImportFile) -> bool:
     return file.suffix == ".mbox" or _BOX_START.match(file.head) is not None
 
 
-def _read_mailbox(file: SourceFile) -> Iterator[Outcome]:
+def _read_mailbox(file: ImportFile) -> Iterator[Outcome]:
     """Each mail is a document; one that cannot be read costs no other."""
     for number, content in enumerate(_box_mails(file), start=1):
         name = f"{file.name}, mail {number}"
@@ -91,7 +91,7 @@ def _read_mailbox(file: SourceFile) -> Iterator[Outcome]:
 MAILBOX = FormatReader("mailbox", _claims_mailbox, _read_mailbox)
 
 
-def _box_mails(file: SourceFile) -> Iterator[bytes]:
+def _box_mails(file: ImportFile) -> Iterator[bytes]:
     """The bytes of each mail, cut off behind one more than `MAX_ENTRY_BYTES`."""
     lines: list[bytes] = []
     size, blank = 0, True

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from app.importing.source_file import (
+from app.importing.import_file import (
     MAX_PDF_BYTES,
     MAX_TEXT_BYTES,
     NO_TEXT,
     FormatReader,
+    ImportFile,
     Outcome,
-    SourceFile,
     mebibytes,
 )
 from datastores.errors import InputError
@@ -49,12 +49,12 @@ _BINARY_STARTS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"{\\rtf", b"AT&TFORM")
 _KINDLE = b"BOOKMOBI"
 
 
-def _claims_unread(file: SourceFile) -> bool:
+def _claims_unread(file: ImportFile) -> bool:
     known = file.head.startswith(_BINARY_STARTS) or _KINDLE in file.head[:100]
     return file.suffix in UNREAD and known
 
 
-def _refuse(file: SourceFile) -> Iterator[Outcome]:
+def _refuse(file: ImportFile) -> Iterator[Outcome]:
     raise InputError(f"{file.suffix} is not read: {UNREAD[file.suffix]}")
     yield  # a generator, as every reader is
 
@@ -62,11 +62,11 @@ def _refuse(file: SourceFile) -> Iterator[Outcome]:
 OTHER_OFFICE = FormatReader("other office documents", _claims_unread, _refuse)
 
 
-def _claims(file: SourceFile) -> bool:
+def _claims(file: ImportFile) -> bool:
     return file.suffix in _BODIES and file.head.startswith(b"PK\x03\x04")
 
 
-def _read(file: SourceFile) -> Iterator[Outcome]:
+def _read(file: ImportFile) -> Iterator[Outcome]:
     member, blocks = _BODIES[file.suffix]
     text = "\n\n".join(block for block in blocks(_xml(file, member)) if block.strip())
     if not text:
@@ -77,7 +77,7 @@ def _read(file: SourceFile) -> Iterator[Outcome]:
 OFFICE = FormatReader("office document", _claims, _read, MAX_PDF_BYTES)
 
 
-def _xml(file: SourceFile, member: str) -> Element:
+def _xml(file: ImportFile, member: str) -> Element:
     try:
         with file.open() as stream, zipfile.ZipFile(stream) as opened, opened.open(member) as body:
             content = body.read(MAX_TEXT_BYTES + 1)

@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from app.importing.readers.pdf_columns import TextBox, is_joined, reading_order
-from app.importing.source_file import (
+from app.importing.import_file import (
     MAX_PDF_BYTES,
     NO_TEXT,
     FormatReader,
+    ImportFile,
     Outcome,
-    SourceFile,
 )
+from app.importing.readers.pdf_columns import TextBox, is_joined, reading_order
 from datastores.errors import InputError
 from datastores.library.documents import NOTES, Document, Part
 
@@ -31,11 +31,11 @@ _HYPHEN = re.compile("[\ufffe\x02](?:\r?\n)?")
 _LINE_END_HYPHEN = re.compile("(?<=[a-z])[-\ufffe\x02]\n(?=[a-z])")
 
 
-def _claims(file: SourceFile) -> bool:
+def _claims(file: ImportFile) -> bool:
     return file.head.startswith(b"%PDF-") or file.suffix == ".pdf"
 
 
-def _read(file: SourceFile) -> Iterator[Outcome]:
+def _read(file: ImportFile) -> Iterator[Outcome]:
     text = pdf_text(file.read(MAX_PDF_BYTES))
     if not text.strip():
         raise InputError(NO_TEXT)

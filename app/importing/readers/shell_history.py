@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from app.importing.encodings import decode, is_utf8
-from app.importing.source_file import MAX_TEXT_BYTES, FormatReader, Outcome, SourceFile
+from app.importing.import_file import MAX_TEXT_BYTES, FormatReader, ImportFile, Outcome
 from datastores.errors import InputError
 from datastores.library.documents import SHELL, Document, Part
 
@@ -26,27 +26,27 @@ _METAFIED = re.compile(rb"(?:[^\x83-\xa2]|\x83[\x20\x80-\x82\xa3-\xbf])*")
 """A line as zsh writes it. No character of UTF-8 stays one in it if a byte of it is escaped."""
 
 
-def _is_bash(file: SourceFile) -> bool:
+def _is_bash(file: ImportFile) -> bool:
     named = file.filename in {".bash_history", "bash_history", ".sh_history", ".history"}
     return named or bool(_BASH_TIME.match(file.head))
 
 
-def _is_zsh(file: SourceFile) -> bool:
+def _is_zsh(file: ImportFile) -> bool:
     named = file.filename in {".zsh_history", "zsh_history", ".zhistory", ".histfile"}
     return named or re.match(rb": \d{9,}:\d+;", file.head) is not None
 
 
-def _is_fish(file: SourceFile) -> bool:
+def _is_fish(file: ImportFile) -> bool:
     named = file.filename == "fish_history"
     return named or re.match(rb"- cmd: .*\n  when: \d", file.head) is not None
 
 
-def _read_bash(file: SourceFile) -> Iterator[Outcome]:
+def _read_bash(file: ImportFile) -> Iterator[Outcome]:
     content = _BASH_TIME.sub(b"", file.read(MAX_TEXT_BYTES))
     yield _document(file, decode(content)[0])
 
 
-def _read_zsh(file: SourceFile) -> Iterator[Outcome]:
+def _read_zsh(file: ImportFile) -> Iterator[Outcome]:
     lines = file.read(MAX_TEXT_BYTES).splitlines(keepends=True)
     text, _ = decode(b"".join(map(_typed, lines)))
     yield _document(file, _ZSH_ENTRY.sub("", text.replace("\\\n", "\n")))
@@ -57,7 +57,7 @@ def _typed(line: bytes) -> bytes:
     return line if is_utf8(line) or not _METAFIED.fullmatch(line) else unmetafy(line)
 
 
-def _read_fish(file: SourceFile) -> Iterator[Outcome]:
+def _read_fish(file: ImportFile) -> Iterator[Outcome]:
     text, _ = decode(file.read(MAX_TEXT_BYTES))
     commands = (_FISH_ESCAPE.sub(_fish_character, command) for command in _FISH_ENTRY.findall(text))
     yield _document(file, "\n".join(commands))
@@ -73,7 +73,7 @@ def _fish_character(match: re.Match[str]) -> str:
     return "\n" if match[1] == "n" else "\\"
 
 
-def _document(file: SourceFile, commands: str) -> Document:
+def _document(file: ImportFile, commands: str) -> Document:
     if not commands.strip():
         raise InputError("no commands in it")
     return Document(file.name, (Part(SHELL, commands),))

@@ -20,14 +20,14 @@ from pygments.lexers import get_all_lexers
 
 from app.importing.encodings import decode
 from app.importing.events import SkippedFile
-from app.importing.json_stream import mapping, require_shallow, sequence, string
-from app.importing.source_file import (
+from app.importing.import_file import (
     MAX_JSON_BYTES,
     MAX_TEXT_BYTES,
     FormatReader,
+    ImportFile,
     Outcome,
-    SourceFile,
 )
+from app.importing.json_stream import mapping, require_shallow, sequence, string
 from datastores.errors import InputError
 from datastores.library.documents import CODE, NOTES, Document, Part
 
@@ -35,11 +35,11 @@ _PROSE = frozenset({"text", "markdown", "rst", "org", "tex", "todotxt"})
 """Pygments' aliases of formats that count as notes."""
 
 
-def _claims_anything(file: SourceFile) -> bool:
+def _claims_anything(file: ImportFile) -> bool:
     return True
 
 
-def read_text(file: SourceFile) -> Iterator[Outcome]:
+def read_text(file: ImportFile) -> Iterator[Outcome]:
     """A file as one text, whatever its name."""
     text, notice = decode(file.read(MAX_TEXT_BYTES))
     if notice:
@@ -74,7 +74,7 @@ def _source_names() -> tuple[frozenset[str], tuple[str, ...]]:
 TEXT = FormatReader("text", _claims_anything, read_text, MAX_TEXT_BYTES)
 
 
-def read_json_text(file: SourceFile) -> Iterator[Outcome]:
+def read_json_text(file: ImportFile) -> Iterator[Outcome]:
     """JSON that people write (settings, package lists, small data), as it is but for letters that
     are written as escapes."""
     content = file.read(MAX_JSON_BYTES)
@@ -97,11 +97,11 @@ def _letters(match: re.Match[str]) -> str:
 _KINDS = {"code": CODE, "markdown": NOTES, "raw": NOTES, "heading": NOTES}
 
 
-def _claims_notebook(file: SourceFile) -> bool:
+def _claims_notebook(file: ImportFile) -> bool:
     return file.suffix == ".ipynb"
 
 
-def _read_notebook(file: SourceFile) -> Iterator[Outcome]:
+def _read_notebook(file: ImportFile) -> Iterator[Outcome]:
     cells = [
         (_KINDS[kind], source)
         for kind, source in _cells(_parsed(file.read(MAX_TEXT_BYTES)))

@@ -20,7 +20,7 @@ from app.interface.chat.conversation import Conversation
 from app.interface.chat.topbar import NEW_CHAT
 from app.interface.dialogs.basic import Confirm, InputDialog
 from app.interface.imports.import_screen import ImportScreen
-from app.interface.imports.sources_screen import SourcesScreen
+from app.interface.imports.imports_screen import ImportsScreen
 from app.interface.imports.tasks import DeletionTask, ImportTask
 from app.interface.messages import ChatsChanged
 from app.interface.workers import start_worker
@@ -65,7 +65,7 @@ class TextActions:
             ImportScreen(self._import_task, self._deletion_task, line)
         )
 
-    def list_sources(self) -> None:
+    def list_imports(self) -> None:
         """Show the imported texts; the import screen follows where one is to be imported again."""
 
         def again(path: str | None) -> None:
@@ -73,7 +73,7 @@ class TextActions:
                 self.open_import(path)
 
         self._conversation.app.push_screen(
-            SourcesScreen(self._import_task, self._deletion_task), again
+            ImportsScreen(self._import_task, self._deletion_task), again
         )
 
 

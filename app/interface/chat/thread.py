@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from app.conversation.attachments import Attachment, attachments_of, question_of
 from app.conversation.citations import stored_citations, stored_why_none
 from app.conversation.events import Event
-from app.conversation.statistics import REMARK_KEY, SOURCES_KEY, STATES_KEY
+from app.conversation.statistics import ORIGINS_KEY, REMARK_KEY, STATES_KEY
 from app.interface.commands.keymap import Keymap
 from app.interface.transcript.answer import GROWING, Answer
 from app.interface.transcript.entries import Greeting, Question
@@ -275,8 +275,8 @@ def _entry(message: StoredMessage, thread: Thread) -> Entry | None:
 
 
 def _answer(message: StoredMessage, finish: str) -> Answer:
-    """The text of a stored answer, its sources and its citations."""
-    runs = message.statistics.get(SOURCES_KEY)
+    """The text of a stored answer, the origins of its words and its citations."""
+    runs = message.statistics.get(ORIGINS_KEY)
     answer = Answer(message.content, finish, runs=runs if isinstance(runs, list) else ())
     answer.citations = stored_citations(message.statistics)
     answer.why_none = stored_why_none(message.statistics)

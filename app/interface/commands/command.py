@@ -16,8 +16,8 @@ from app.interface.chat.chat_actions import ChatActions, TextActions
 from app.interface.chat.chat_navigation import ChatNavigation
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.copy import CopyActions
-from app.interface.chat.document_actions import DocumentActions
 from app.interface.chat.editor_actions import EditorActions
+from app.interface.chat.retrieval_actions import RetrievalActions
 from app.interface.chat.thread_actions import ThreadActions
 from app.interface.commands.keymap import UNBOUND
 from app.interface.dialogs.chat_settings import ChatSettings
@@ -31,7 +31,7 @@ class CommandTarget(Protocol):
     chat_actions: ChatActions
     chat_settings: ChatSettings
     copy_actions: CopyActions
-    document_actions: DocumentActions
+    retrieval_actions: RetrievalActions
     editor_actions: EditorActions
     model_switch: ModelSwitch
     navigation: ChatNavigation

@@ -19,15 +19,15 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from app.interface.commands.keymap import keymap_of
-from app.interface.draft_sources import MODEL_LABEL, SOURCES
+from app.interface.draft_origins import MODEL_LABEL, ORIGINS
 from app.interface.text_inputs import LineInput
 from app.interface.themes import component_color
 
 KEY_COLUMNS = 20
-"""Width of the column of keys, and of the labels of sources."""
+"""Width of the column of keys, and of the labels of origins."""
 
 MEANING_COLUMNS = 54
-"""Width of what a source means: with its label, as much as the frame has at 80 columns."""
+"""Width of what an origin means: with its label, as much as the frame has at 80 columns."""
 
 PANEL_TITLE = "What the panel shows"
 PANEL_TEXT = (
@@ -37,7 +37,7 @@ PANEL_TEXT = (
     " shows where the guessed words came from."
 )
 FIGURES_TEXT = (
-    "{panel} shows details by source: its share of the answer's words, the share of its checked"
+    "{panel} shows details by origin: its share of the answer's words, the share of its checked"
     " drafts that were accepted, and the share that would be possible if every draft were checked."
 )
 
@@ -105,11 +105,11 @@ class Help(ModalScreen[None]):
         yield Text(PANEL_TEXT)
         yield Text()
         dark = self.app.current_theme.dark
-        for source in (*SOURCES.values(), MODEL_LABEL):
-            color = Style(color=source.color(dark=dark), bold=True)
-            label = f" {source.label}".ljust(KEY_COLUMNS - 1)
-            meaning = f"\n{' ' * KEY_COLUMNS}".join(textwrap.wrap(source.meaning, MEANING_COLUMNS))
-            yield Text.assemble((source.letter, color), label, meaning)
+        for origin in (*ORIGINS.values(), MODEL_LABEL):
+            color = Style(color=origin.color(dark=dark), bold=True)
+            label = f" {origin.label}".ljust(KEY_COLUMNS - 1)
+            meaning = f"\n{' ' * KEY_COLUMNS}".join(textwrap.wrap(origin.meaning, MEANING_COLUMNS))
+            yield Text.assemble((origin.letter, color), label, meaning)
         yield Text()
         yield Text(keymap_of(self).fill(FIGURES_TEXT))
         yield Text()

@@ -19,7 +19,7 @@ from app.interface.dialogs.cited_passages import CitedPassages
 from app.interface.dialogs.presets import PresetList
 from app.interface.dialogs.search import ChatSearch
 from app.interface.imports.import_screen import ImportScreen
-from app.interface.imports.sources_screen import SourcesScreen
+from app.interface.imports.imports_screen import ImportsScreen
 from app.interface.models.picker import ModelPicker
 from app.interface.screen import ChatScreen
 from app.interface.statistics.statistics_screen import StatisticsScreen
@@ -43,8 +43,8 @@ SCOPES = (
     Scope("Search", ChatSearch.BINDINGS, Input.BINDINGS, _ALWAYS),
     Scope("Model picker", ModelPicker.BINDINGS, Input.BINDINGS, _ALWAYS),
     Scope("Import", ImportScreen.BINDINGS, Input.BINDINGS, _ALWAYS),
-    Scope("Imported files", SourcesScreen.BINDINGS, None, _ALWAYS),
-    Scope("Sources of an answer", CitedPassages.BINDINGS, None, _ALWAYS),
+    Scope("Imported files", ImportsScreen.BINDINGS, None, _ALWAYS),
+    Scope("Citations of an answer", CitedPassages.BINDINGS, None, _ALWAYS),
     Scope("Chat settings", ChatSettingsForm.BINDINGS, _TEXT_BOXES, _ALWAYS),
     Scope("Presets", PresetList.BINDINGS, None, _ALWAYS),
     Scope("Text input", InputDialog.BINDINGS, Input.BINDINGS, _ALWAYS),

@@ -17,7 +17,7 @@ from app.interface.demo import show_demo
 
 def _toggle_tint(screen: CommandTarget) -> None:
     transcript = screen.conversation.transcript
-    transcript.sources_highlighted = not transcript.sources_highlighted
+    transcript.origins_highlighted = not transcript.origins_highlighted
 
 
 def _rename(screen: CommandTarget, title: str) -> None:
@@ -52,8 +52,8 @@ COMMANDS = (
     ),
     Command(
         "tint",
-        "Highlight sources",
-        "Colour each word of the answers by its source",
+        "Highlight draft origins",
+        "Colour each word of the answers by its draft origin",
         _toggle_tint,
         "f3",
     ),
@@ -342,25 +342,25 @@ COMMANDS = (
         "texts.list",
         "Imported files",
         "List or remove imported files",
-        lambda screen: screen.text_actions.list_sources(),
+        lambda screen: screen.text_actions.list_imports(),
         slash="imports",
     ),
     Command(
         "docs",
         "Answer from imports",
         "Search your imports for each question of this chat, or don't",
-        lambda screen: screen.document_actions.toggle(),
+        lambda screen: screen.retrieval_actions.toggle(),
         slash="docs",
         argument="[once|iterative|knn|off]",
-        run_with=lambda screen, mode: screen.document_actions.choose(mode),
+        run_with=lambda screen, mode: screen.retrieval_actions.choose(mode),
     ),
     Command(
-        "answer.sources",
-        "Sources",
+        "answer.citations",
+        "Citations",
         "Show the passages used for the last answer",
-        lambda screen: screen.document_actions.show_last_sources(),
+        lambda screen: screen.retrieval_actions.show_last_citations(),
         "alt+s",
-        slash="sources",
+        slash="citations",
     ),
     Command(
         "scroll.start",

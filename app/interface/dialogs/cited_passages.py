@@ -1,4 +1,4 @@
-"""The sources of an answer: a dialog that shows the cited passages and opens their files.
+"""The citations of an answer: a dialog that shows the cited passages and opens their files.
 
 Owns the list and the text below it. `app.conversation.citations` looks the passages up,
 `app.interface.editor` opens files. Texts and paths come from files: hostile until sanitised.
@@ -61,7 +61,7 @@ class CitedPassages(ListDialog[None]):
         listed.can_focus = False
         passage = VerticalScroll(Static(markup=False), can_focus=False)
         frame = Vertical(listed, passage)
-        frame.border_title = "Sources of this answer"
+        frame.border_title = "Citations of this answer"
         yield frame
 
     def on_mount(self) -> None:

@@ -19,7 +19,7 @@ from textual.widgets import Input, Log, Static
 from app.importing.path_completion import PathCompletion, completion
 from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.basic import ListDialog, list_bindings
-from app.interface.imports.sources_screen import SourcesScreen
+from app.interface.imports.imports_screen import ImportsScreen
 from app.interface.imports.status import detail_lines, status_lines
 from app.interface.imports.tasks import DeletionTask, ImportTask
 from app.interface.panel.phrases import wrapped
@@ -28,7 +28,7 @@ from app.interface.themes import panel_styles, style_classes
 
 BOX = "Path to a file, folder or archive"
 KEYS = (
-    "Enter Import · {importing.complete} Complete · {importing.sources} Imported files"
+    "Enter Import · {importing.complete} Complete · {importing.imports} Imported files"
     " · {importing.close} Close"
 )
 RUNNING = "{importing.stop} Stop · {importing.close} Run in background"
@@ -44,7 +44,7 @@ class ImportScreen(ListDialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "complete", "Complete path", id="importing.complete", priority=True),
         Binding("s", "stop", "Stop the import; keeps what was imported", id="importing.stop"),
-        Binding("f9", "sources", "Imported files", id="importing.sources"),
+        Binding("f9", "imports", "Imported files", id="importing.imports"),
         *list_bindings("importing", "scroll_up", "scroll_down"),
         Binding("escape", "dismiss", "Close", id="importing.close"),
     ]
@@ -148,12 +148,12 @@ class ImportScreen(ListDialog[None]):
     def action_stop(self) -> None:
         self._import_task.cancel()
 
-    def action_sources(self) -> None:
+    def action_imports(self) -> None:
         self.query_one(Vertical).display = False  # nothing shows through the list
-        self.app.push_screen(SourcesScreen(self._import_task, self._deletion_task), self._type_path)
+        self.app.push_screen(ImportsScreen(self._import_task, self._deletion_task), self._type_path)
 
     def _type_path(self, path: str | None) -> None:
-        """Put the path of a source into the box, to be imported again."""
+        """Put the path of an import into the box, to be imported again."""
         self.query_one(Vertical).display = True
         self.redraw()
         if path is not None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from app.importing.path_completion import paths_of
 from app.importing.process import import_in_child
-from app.importing.session import ListedSource, list_sources, watch
+from app.importing.session import ListedImport, list_imports, watch
 from app.indexing.corpus_index import token_counts
 from app.interface.background_task import BackgroundTask
 from app.interface.chat.conversation import Conversation
@@ -51,15 +51,15 @@ class ImportTask(BackgroundTask):
             self._start(partial(self._import, self.state, paths))
             self._changed()
 
-    async def watch(self, source: str, watched: bool) -> None:
-        """Follow the changes of an imported source from now on, or no longer.
+    async def watch(self, import_path: str, watched: bool) -> None:
+        """Follow the changes of an import from now on, or no longer.
 
         Raises:
             StoreError: that cannot be stored.
         """
-        await asyncio.to_thread(watch, self._locations.imported, source, watched)
+        await asyncio.to_thread(watch, self._locations.imported, import_path, watched)
 
-    def source_removed(self, path: str) -> None:
+    def import_removed(self, path: str) -> None:
         """Show that `path` was deleted, in place of the last import's outcome."""
         if not self.state.running:
             self.state = ImportState(removed=path, indexing=self.state.indexing)
@@ -109,10 +109,10 @@ if TYPE_CHECKING:
 
 
 class DeletionTask(BackgroundTask):
-    """Deletes one source at a time from every store.
+    """Deletes one import at a time from every store.
 
     Attributes:
-        path: the source that is being deleted; empty while there is none.
+        path: the import that is being deleted; empty while there is none.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class DeletionTask(BackgroundTask):
         locations: Locations,
         on_removed: Callable[[str], object],
     ) -> None:
-        """`on_removed` is called with the path of each source that was deleted."""
+        """`on_removed` is called with the path of each import that was deleted."""
         super().__init__(conversation)
         self._on_removed = on_removed
         self.path = ""
@@ -129,28 +129,28 @@ class DeletionTask(BackgroundTask):
 
     @property
     def running(self) -> bool:
-        """Whether a source is being deleted."""
+        """Whether an import is being deleted."""
         return bool(self.path)
 
-    def sources(self) -> list[ListedSource]:
-        """All sources, with their tokens by the current model's tokenizer. Call it in a thread.
+    def imports(self) -> list[ListedImport]:
+        """All imports, with their tokens by the current model's tokenizer. Call it in a thread.
 
         Raises:
             StoreError: a store cannot be opened.
         """
         engine = self._engine
         tokenizer = engine.vocabulary.fingerprint if engine else ""
-        return list_sources(self._locations, token_counts(self._locations, tokenizer))
+        return list_imports(self._locations, token_counts(self._locations, tokenizer))
 
     def begin(self, path: str) -> None:
-        """Delete the source `path` from every store."""
+        """Delete the import `path` from every store."""
         self.path = path
         self._start(partial(self._delete, path))
 
     async def _delete(self, path: str) -> None:
         self._notify_listener()
         try:
-            await self._run_in_thread(partial(_delete_source, self._locations, path, self._engine))
+            await self._run_in_thread(partial(_delete_import, self._locations, path, self._engine))
         except SpecchatError as error:
             self._conversation.show_error(error)
         else:
@@ -166,11 +166,11 @@ class DeletionTask(BackgroundTask):
         return model.engine if model is not None else None
 
 
-def _delete_source(locations: Locations, path: str, engine: Engine | None) -> None:
-    from app.runtime.deletion import forget_source
+def _delete_import(locations: Locations, path: str, engine: Engine | None) -> None:
+    from app.runtime.deletion import forget_import
 
     with (
         closing(Library.open(locations.library)) as library,
         closing(History.open(locations.history)) as history,
     ):
-        forget_source(library, history, locations, path, engine)
+        forget_import(library, history, locations, path, engine)

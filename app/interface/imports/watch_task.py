@@ -1,4 +1,4 @@
-"""Follows watched sources while nobody asks anything, for as long as the interface runs.
+"""Follows watched imports while nobody asks anything, for as long as the interface runs.
 
 Owns when they are looked at, and what is announced. `app.importing.watch` knows what changed; files
 are read in the import's child process, deletions run in a thread.
@@ -16,7 +16,7 @@ from time import thread_time
 from typing import TYPE_CHECKING
 
 from app.importing.process import import_in_child
-from app.importing.session import watched_sources
+from app.importing.session import watched_imports
 from app.importing.watch import (
     MIN_INTERVAL_S,
     FolderChange,
@@ -43,16 +43,16 @@ BATTERY_FACTOR = 10
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """One look at a source: its state and what to do, or why it is left alone."""
+    """One look at an import: its state and what to do, or why it is left alone."""
 
-    source: str
+    import_path: str
     state: FolderState | None = None
     change: FolderChange | None = None
     problem: str = ""
 
 
 class WatchTask(BackgroundTask):
-    """Imports what is new or changed in watched sources, and deletes what is gone."""
+    """Imports what is new or changed in watched imports, and deletes what is gone."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class WatchTask(BackgroundTask):
         self._problems: dict[str, str] = {}
 
     def begin(self) -> None:
-        """Follow the sources from now on."""
+        """Follow the imports from now on."""
         self._start(self._watch)
 
     async def _watch(self) -> None:
@@ -83,67 +83,73 @@ class WatchTask(BackgroundTask):
         return answering or self._import_task.state.running or self._deletion_task.running
 
     async def _follow_all(self) -> float:
-        """Follow every watched source; returns the seconds until the next look."""
+        """Follow every watched import; returns the seconds until the next look."""
         try:
             found, cost_s = await asyncio.to_thread(self._look_at_all)
         except SpecchatError as error:
             self._report("", str(error))
             return interval(0) * BATTERY_FACTOR
         for looked in found:
-            self._report(looked.source, looked.problem)
+            self._report(looked.import_path, looked.problem)
             # A question goes first; the next look finds the same again.
             if looked.change is not None and not self._is_busy():
                 await self._follow(looked, looked.change)
         return interval(cost_s) * (BATTERY_FACTOR if on_battery() else 1)
 
     def _look_at_all(self) -> tuple[list[Looked], float]:
-        """Look at every watched source, in a thread; with the processor time it took."""
-        sources, started = watched_sources(self._locations.imported), thread_time()
-        if not sources:
+        """Look at every watched import, in a thread; with the processor time it took."""
+        imports, started = watched_imports(self._locations.imported), thread_time()
+        if not imports:
             return [], 0.0
         with closing(Library.open(self._locations.library)) as library:
-            found = [self._look(source, library.files(source)) for source in sources]
+            found = [self._look(import_path, library.files(import_path)) for import_path in imports]
         return found, thread_time() - started
 
-    def _look(self, source: str, stored: set[str]) -> Looked:
+    def _look(self, import_path: str, stored: set[str]) -> Looked:
         locations = self._locations
         own = (locations.data, locations.cache, locations.config)
         try:
-            state = look(source, frozenset(path.resolve() for path in own))
-            change = compare(source, self._states.get(source), state, stored)
+            state = look(import_path, frozenset(path.resolve() for path in own))
+            change = compare(import_path, self._states.get(import_path), state, stored)
         except SpecchatError as error:
-            return Looked(source, problem=str(error))
-        return Looked(source, state, change)
+            return Looked(import_path, problem=str(error))
+        return Looked(import_path, state, change)
 
     async def _follow(self, looked: Looked, change: FolderChange) -> None:
         """Import and delete what `change` says."""
-        source, before = looked.source, self._states.get(looked.source)
+        import_path, before = looked.import_path, self._states.get(looked.import_path)
         assert looked.state is not None
-        self._states[source] = looked.state
+        self._states[import_path] = looked.state
         if not change.changed and not change.removed:
             return
         try:
             if change.changed:
-                await self._import(source, change.changed if before is not None else frozenset())
+                await self._import(
+                    import_path, change.changed if before is not None else frozenset()
+                )
             if change.removed:
                 await self._run_in_thread(
-                    partial(_forget_files, self._locations, source, change.removed, self._engine)
+                    partial(
+                        _forget_files, self._locations, import_path, change.removed, self._engine
+                    )
                 )
         except SpecchatError as error:
-            self._report(source, str(error))
+            self._report(import_path, str(error))
         self._notify_listener()
 
-    async def _import(self, source: str, names: frozenset[str]) -> None:
+    async def _import(self, import_path: str, names: frozenset[str]) -> None:
         """Import files of these names; without names, all that are not as they were imported."""
-        async with aclosing(import_in_child([Path(source)], self._locations, names)) as batches:
+        async with aclosing(
+            import_in_child([Path(import_path)], self._locations, names)
+        ) as batches:
             async for _ in batches:
                 pass
 
-    def _report(self, source: str, problem: str) -> None:
+    def _report(self, import_path: str, problem: str) -> None:
         """Show a problem once, as long as it lasts."""
-        if problem and self._problems.get(source) != problem:
+        if problem and self._problems.get(import_path) != problem:
             self._conversation.show_error(problem)
-        self._problems[source] = problem
+        self._problems[import_path] = problem
 
     @property
     def _engine(self) -> Engine | None:
@@ -152,7 +158,7 @@ class WatchTask(BackgroundTask):
 
 
 def _forget_files(
-    locations: Locations, source: str, files: Iterable[str], engine: Engine | None
+    locations: Locations, import_path: str, files: Iterable[str], engine: Engine | None
 ) -> None:
     from app.runtime.deletion import forget_files
 
@@ -160,4 +166,4 @@ def _forget_files(
         closing(Library.open(locations.library)) as library,
         closing(History.open(locations.history)) as history,
     ):
-        forget_files(library, history, locations, source, files, engine)
+        forget_files(library, history, locations, import_path, files, engine)

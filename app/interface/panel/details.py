@@ -9,7 +9,7 @@ from rich.text import Text
 
 from app.conversation.session_statistics import SessionStatistics
 from app.interface.chat.topbar import short_name
-from app.interface.draft_sources import LABELS_BY_NAME
+from app.interface.draft_origins import LABELS_BY_NAME
 from app.interface.panel import phrases
 from app.interface.panel.drawing import PanelStyles, parts_of, ready_parts
 from app.models.description import percent
@@ -48,20 +48,20 @@ def details_side_by_side(stats: SessionStatistics, width: int, styles: PanelStyl
 
 
 def _table(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
-    """A row for each source that has proposed something in this answer."""
-    held = {part.source.name: part.percent for part in parts_of(stats.shares)}
-    possible = {part.source.name: part.percent for part in ready_parts(stats)}
-    proposed = {*stats.answer.drafted_by_source, *possible}
+    """A row for each origin that has proposed something in this answer."""
+    held = {part.origin.name: part.percent for part in parts_of(stats.shares)}
+    possible = {part.origin.name: part.percent for part in ready_parts(stats)}
+    proposed = {*stats.answer.drafted_by_origin, *possible}
     names = [name for name in LABELS_BY_NAME if name in proposed]
     label = width - SHARE_COLUMNS * len(HEADINGS)
     headings = "/".join(HEADINGS)  # as words over their columns they would leave none for labels
-    title = "by source".ljust(width - len(headings))
+    title = "by origin".ljust(width - len(headings))
     head = Text.assemble((title, styles.dim + Style(bold=True)), (headings, styles.dim))
     lines = [head]
     for name in names:
-        source = LABELS_BY_NAME[name]
-        line = Text.assemble((source.letter, styles.of(source) + Style(bold=True)))
-        line.append(f" {source.label}".ljust(label - 1)[: label - 1], style=styles.text)
+        origin = LABELS_BY_NAME[name]
+        line = Text.assemble((origin.letter, styles.of(origin) + Style(bold=True)))
+        line.append(f" {origin.label}".ljust(label - 1)[: label - 1], style=styles.text)
         for text in (held.get(name, "0%"), _accepted(stats, name), possible.get(name, "–")):
             line.append(text.rjust(SHARE_COLUMNS), styles.text)
         lines.append(line)
@@ -69,28 +69,28 @@ def _table(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Te
 
 
 def _accepted(stats: SessionStatistics, name: str) -> str:
-    """The share of a source's checked drafts that was accepted; `–` where none was checked."""
-    drafted = stats.answer.drafted_by_source.get(name)
-    return percent(stats.answer.by_source.get(name, 0) / drafted) if drafted else "–"
+    """The share of an origin's checked drafts that was accepted; `–` where none was checked."""
+    drafted = stats.answer.drafted_by_origin.get(name)
+    return percent(stats.answer.by_origin.get(name, 0) / drafted) if drafted else "–"
 
 
 def _figures(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
     """Counts and times of the answer: labels at the left edge, values at the right."""
-    answer, calls = stats.answer, stats.answer.target_calls
-    rows = [("tokens", f"{answer.tokens:,}"), ("model steps", f"{calls:,}")]
+    answer, steps = stats.answer, stats.answer.steps
+    rows = [("tokens", f"{answer.tokens:,}"), ("model steps", f"{steps:,}")]
     rows.append(("drafted · accepted", f"{answer.longest_drafted:,} · {answer.accepted:,}"))
-    if calls:
-        rows.append(("time per step", _milliseconds(answer.target_seconds / calls)))
-        rows.append(("drafting per step", _milliseconds(stats.draft_seconds / calls)))
-        rows.append(("overhead per step", _milliseconds(answer.overhead_seconds / calls)))
+    if steps:
+        rows.append(("time per step", _milliseconds(answer.target_seconds / steps)))
+        rows.append(("drafting per step", _milliseconds(stats.draft_seconds / steps)))
+        rows.append(("overhead per step", _milliseconds(answer.overhead_seconds / steps)))
     if answer.first_token_seconds:
         rows.append(("time to first word", phrases.duration(answer.first_token_seconds)))
     rows.append(("this session", f"{stats.session_tokens:,} · {phrases.saved(stats)}"))
     if stats.dense_states is not None:
         rows.append(("contexts indexed", phrases.dense_states(stats.dense_states)))
-    if stats.student:
-        rows.append(("draft model", short_name(stats.student, width - len("draft model "))))
-    if figures := phrases.student_figures(stats):
+    if stats.draft_model:
+        rows.append(("draft model", short_name(stats.draft_model, width - len("draft model "))))
+    if figures := phrases.draft_model_figures(stats):
         rows.append(("its guesses", figures))
     if stats.learned_share is not None:
         rows.append(("learning", percent(stats.learned_share)))

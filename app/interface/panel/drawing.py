@@ -12,7 +12,7 @@ from rich.style import Style
 from rich.text import Text
 
 from app.conversation.session_statistics import SessionStatistics
-from app.interface.draft_sources import LABELS_BY_NAME, MODEL_LABEL, SourceLabel
+from app.interface.draft_origins import LABELS_BY_NAME, MODEL_LABEL, OriginLabel
 from app.interface.panel import phrases
 from app.models.description import format_speed
 
@@ -40,30 +40,30 @@ class PanelStyles:
     hint: str = ""
     larger: str = ""
 
-    def of(self, source: SourceLabel) -> Style:
-        """The colour of a source."""
-        return Style(color=source.color(dark=self.dark))
+    def of(self, origin: OriginLabel) -> Style:
+        """The colour of an origin."""
+        return Style(color=origin.color(dark=self.dark))
 
 
 @dataclass(frozen=True, slots=True)
 class BarPart:
-    """A source, its share of the answer, and that as it is shown."""
+    """An origin, its share of the answer, and that as it is shown."""
 
-    source: SourceLabel
+    origin: OriginLabel
     share: float
     percent: str
 
 
 def parts_of(shares: Mapping[str, float]) -> list[BarPart]:
-    """The sources, largest first; last, what the model wrote alone."""
+    """The origins, largest first; last, what the model wrote alone."""
     known = sorted(shares.items(), key=lambda item: -item[1])
     return _parts([*known, (MODEL_LABEL.name, max(0.0, 1 - sum(shares.values())))])
 
 
 def ready_parts(stats: SessionStatistics) -> list[BarPart]:
-    """The sources whose drafts, verified or not, held the answer's words, largest first.
+    """The origins whose drafts, verified or not, held the answer's words, largest first.
 
-    Each word counts for one source, so that the shares add up.
+    Each word counts for one origin, so that the shares add up.
     """
     return _parts(sorted(stats.possible.items(), key=lambda item: -item[1]))
 
@@ -111,14 +111,14 @@ def speed_text(stats: SessionStatistics, plain: bool, styles: PanelStyles) -> Te
 
 
 def share_bar(part: BarPart, columns: int, styles: PanelStyles) -> Text:
-    """`P▓▓▓▓`: letter and texture in the colour of the source."""
-    source, style = part.source, styles.of(part.source)
-    letter = (source.letter, style + Style(bold=True))
-    return Text.assemble(letter, (source.texture * (columns - 1), style))
+    """`P▓▓▓▓`: letter and texture in the colour of the origin."""
+    origin, style = part.origin, styles.of(part.origin)
+    letter = (origin.letter, style + Style(bold=True))
+    return Text.assemble(letter, (origin.texture * (columns - 1), style))
 
 
 def stacked_bar(parts: Sequence[BarPart], width: int, styles: PanelStyles) -> Text:
-    """All sources in one bar of `width` columns for a share of 1."""
+    """All origins in one bar of `width` columns for a share of 1."""
     shown = [part for part in parts if part.share > 0]
     columns = allocate_columns([part.share for part in shown], width)
     joined = Text("").join(
@@ -129,7 +129,7 @@ def stacked_bar(parts: Sequence[BarPart], width: int, styles: PanelStyles) -> Te
 
 
 def trend(stats: SessionStatistics, styles: PanelStyles) -> Text:
-    """Tokens per call over the last minutes; the floor is one token per call."""
+    """Tokens per step over the last minutes; the floor is one token per step."""
     line = Text()
     for level in sparkline(stats.trend(), floor=1.0):
         line.append(level, style=styles.faint if level == NO_VALUE else styles.accent)

@@ -41,7 +41,7 @@ FOOTER_LABEL = 13
 """Columns of the labels at the left edge of the footer."""
 
 MAX_SHARE_COLUMNS = 40
-"""Columns that the bars of all sources take together in the footer."""
+"""Columns that the bars of all origins take together in the footer."""
 
 MIN_SPEED_BAR, MAX_SPEED_BAR = 4, 24
 """Columns of a speed bar in the footer."""
@@ -68,7 +68,7 @@ def column(
         Text(),
         *(_unaided_lines if unaided else _speed_lines)(stats, width, styles),
         Text(),
-        *(_ready_lines if unaided else _source_lines)(stats, width, styles),
+        *(_ready_lines if unaided else _origin_lines)(stats, width, styles),
         Text(),
         *_draft_lines(stats, styles),
         Text(),
@@ -79,7 +79,7 @@ def column(
         return lines if len(lines) <= height else [line for line in lines if line]
     tokens = f"{stats.session_tokens:,} tokens · {phrases.saved(stats)}"
     session = [_title("this session", styles), Text(tokens, style=styles.text)]
-    small = _student_lines(stats, width, styles)
+    small = _draft_model_lines(stats, width, styles)
     return [*lines, *small, *session, Text(), Text(styles.hint, style=styles.dim)]
 
 
@@ -96,7 +96,7 @@ def footer(
     if phrases.is_unaided(stats):
         draw = (_unaided_line, _ready_line, _advice_line)
     else:
-        draw = (_speed_line, _source_line, _draft_line)
+        draw = (_speed_line, _origin_line, _draft_line)
     lines = [line(stats, width, styles) for line in (draw[:1] if short else draw)]
     if stats.retrieval is not None and not short:
         lines.append(_passage_line(stats.retrieval, styles))
@@ -174,7 +174,7 @@ def _advice_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> T
     return _with_hint(line, width, styles)
 
 
-def _source_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
+def _origin_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
     parts = parts_of(stats.shares)
     lines = [_title("words from", styles), stacked_bar(parts, width, styles)]
     return lines + [_share_line(part, width, styles) for part in parts]
@@ -197,7 +197,7 @@ def _ready_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> l
     ]
 
 
-def _source_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
+def _origin_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
     parts = parts_of(stats.shares)
     return _parts_line(_label("words from", FOOTER_LABEL, styles), parts, width, styles)
 
@@ -217,30 +217,30 @@ def _parts_line(line: Text, parts: list[BarPart], width: int, styles: PanelStyle
     columns = min(width - sum(_min_columns(part) for part in shown), MAX_SHARE_COLUMNS)
     for part in shown:
         line.append_text(share_bar(part, 1 + int(part.share * columns), styles))
-        line.append(f" {part.source.label} ", style=styles.text)
+        line.append(f" {part.origin.label} ", style=styles.text)
         line.append(f"{part.percent}  ", style=styles.dim)
     line.rstrip()
     return line
 
 
 def _fitting(all_parts: list[BarPart], width: int) -> list[BarPart]:
-    """The largest sources that fit with their bars, without those that gave nothing."""
-    shown = [part for part in all_parts if part.share > 0 or not part.source.name]
+    """The largest origins that fit with their bars, without those that gave nothing."""
+    shown = [part for part in all_parts if part.share > 0 or not part.origin.name]
     while len(shown) > 1 and sum(map(_min_columns, shown)) > width - MAX_SHARE_COLUMNS // 4:
-        shown.remove(min(shown, key=lambda part: (part.share, bool(part.source.name))))
+        shown.remove(min(shown, key=lambda part: (part.share, bool(part.origin.name))))
     return shown
 
 
 def _min_columns(part: BarPart) -> int:
-    """Columns that a source takes with the shortest bar."""
-    return len(f"X {part.source.label} {part.percent}  ")
+    """Columns that an origin takes with the shortest bar."""
+    return len(f"X {part.origin.label} {part.percent}  ")
 
 
 def _draft_lines(stats: SessionStatistics, styles: PanelStyles) -> list[Text]:
     return [
         _title("drafts", styles),
         Text(phrases.accepted(stats), style=styles.text),
-        Text(phrases.calls(stats), style=styles.text),
+        Text(phrases.tokens_per_step(stats), style=styles.text),
         Text.assemble(("last 5 min ", styles.dim), trend(stats, styles)),
     ]
 
@@ -269,25 +269,25 @@ def _passage_line(retrieval: RalmStatistics, styles: PanelStyles) -> Text:
     return _label("passages", FOOTER_LABEL, styles).append(" · ".join(said), style=styles.text)
 
 
-def _student_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
+def _draft_model_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
     """The draft model and what it learns; without one, what the draft head learns."""
-    said = [line for line in (phrases.student(stats), phrases.training(stats)) if line]
+    said = [line for line in (phrases.draft_model(stats), phrases.training(stats)) if line]
     if not said:
         return []
     wrapped = chain.from_iterable(phrases.wrapped(line, width) for line in said)
     lines = [Text(line, style=styles.text) for line in wrapped]
-    title = "draft model" if phrases.student(stats) else "learning"
+    title = "draft model" if phrases.draft_model(stats) else "learning"
     return [_title(title, styles), *lines, Text()]
 
 
 def _draft_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
     line = _label("drafts", FOOTER_LABEL, styles)
     line.append(phrases.accepted(stats), style=styles.text)
-    calls = Text(f" · {phrases.calls(stats)}", style=styles.text)
+    steps = Text(f" · {phrases.tokens_per_step(stats)}", style=styles.text)
     history = Text.assemble(("  5 min ", styles.dim), trend(stats, styles))
-    student = phrases.student_figures(stats)  # the top line says how far its training is
-    small = Text.assemble(("  draft model ", styles.dim), (student, styles.text))
-    more = (calls, history, small) if student else (calls, history)
+    draft_model = phrases.draft_model_figures(stats)  # the top line says how far its training is
+    small = Text.assemble(("  draft model ", styles.dim), (draft_model, styles.text))
+    more = (steps, history, small) if draft_model else (steps, history)
     return _with_hint(_with_fitting(line, more, width), width, styles)
 
 
@@ -307,13 +307,13 @@ def _with_hint(line: Text, width: int, styles: PanelStyles) -> Text:
 
 
 def _share_line(part: BarPart, width: int, styles: PanelStyles) -> Text:
-    """A source, and its share at the right edge."""
-    line = Text.assemble(_letter(part, styles), (f" {part.source.label}", styles.text))
+    """An origin, and its share at the right edge."""
+    line = Text.assemble(_letter(part, styles), (f" {part.origin.label}", styles.text))
     return _justified(line, Text(part.percent, style=styles.dim), width)
 
 
 def _letter(part: BarPart, styles: PanelStyles) -> Text:
-    return Text.assemble((part.source.letter, styles.of(part.source) + Style(bold=True)))
+    return Text.assemble((part.origin.letter, styles.of(part.origin) + Style(bold=True)))
 
 
 def _justified(line: Text, end: Text, width: int) -> Text:

@@ -155,9 +155,9 @@ def accepted(stats: SessionStatistics) -> str:
     return said if answer.longest_drafted else "no drafts used"
 
 
-def calls(stats: SessionStatistics) -> str:
+def tokens_per_step(stats: SessionStatistics) -> str:
     """`2.6 tokens per step`."""
-    return f"{stats.answer.tokens_per_call:.1f} tokens per step"
+    return f"{stats.answer.tokens_per_step:.1f} tokens per step"
 
 
 def saved(stats: SessionStatistics) -> str:
@@ -207,19 +207,19 @@ def learning(progress: LearningProgress | Learned | None) -> str:
     return f"learning {percent(progress.share)}{time_left(progress.seconds_left)}"
 
 
-def student(stats: SessionStatistics) -> str:
+def draft_model(stats: SessionStatistics) -> str:
     """`qwen-0.5b · v3 · 84% right`: the draft model; empty without one."""
-    return " · ".join(filter(None, (stats.student, student_figures(stats))))
+    return " · ".join(filter(None, (stats.draft_model, draft_model_figures(stats))))
 
 
-def student_figures(stats: SessionStatistics) -> str:
+def draft_model_figures(stats: SessionStatistics) -> str:
     """`v3 · 84% right`: the version of the draft model, unless it learned nothing, and the share of
     its guesses in this answer, checked or not, that were right."""
-    if not stats.student:
+    if not stats.draft_model:
         return ""
-    compared = stats.answer.student_compared >= MIN_MEASURED_TOKENS
-    said = [f"v{stats.student_version}"] if stats.student_version else []
-    said += [f"{percent(stats.answer.student_acceptance)} right"] if compared else []
+    compared = stats.answer.draft_model_compared >= MIN_MEASURED_TOKENS
+    said = [f"v{stats.draft_model_version}"] if stats.draft_model_version else []
+    said += [f"{percent(stats.answer.draft_model_acceptance)} right"] if compared else []
     return " · ".join(said)
 
 

@@ -1,6 +1,6 @@
 """The statistics page: charts and tables of a usage report as lines of text. Pure layout.
 
-What does not exist is left out: a chart without values, drafts without sources, missing stores.
+What does not exist is left out: a chart without values, drafts without origins, missing stores.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from rich.style import Style
 from rich.text import Text
 
 from app.interface.chat.topbar import short_name
-from app.interface.draft_sources import LABELS_BY_NAME
+from app.interface.draft_origins import LABELS_BY_NAME
 from app.interface.panel.drawing import PanelStyles, bar
 from app.interface.panel.phrases import duration, times, wrapped
 from app.interface.statistics.column_chart import Column, ColumnPart, Frame, column_chart
 from app.interface.statistics.line_chart import MARK, Curve, Mark, line_chart
 from app.models.description import format_size, percent
 from app.sanitise import one_line
-from app.usage_report import Period, StudentReport, UsageReport
+from app.usage_report import DraftModelReport, Period, UsageReport
 from datastores.chats.usage import Usage
 from engines.distillation.versions import Version
 
@@ -47,9 +47,9 @@ def page(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
         lines += [Text(NOTHING_YET, style=styles.dim), Text()]
     else:
         lines += [*_summary(report, width, styles), Text()]
-    sections: list[Draw] = [_speed, _tokens, _shares, _sources, _models, _stores]
-    for student in report.students:
-        sections += [partial(_acceptance, student), partial(_versions, student)]
+    sections: list[Draw] = [_speed, _tokens, _shares, _origins, _models, _stores]
+    for draft_model in report.draft_models:
+        sections += [partial(_acceptance, draft_model), partial(_versions, draft_model)]
     sections.append(_halted)
     side_by_side = width >= MIN_COLUMNS_SIDE_BY_SIDE
     room = (width - GAP) // 2 if side_by_side else width
@@ -193,19 +193,19 @@ def _chart(
     return [*_flowed(head, gap, width), *column_chart(columns, frame, percent=share)]
 
 
-def _sources(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
-    """For each source its share of all words, and how much of its drafts was accepted."""
+def _origins(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
+    """For each origin its share of all words, and how much of its drafts was accepted."""
     names = _drafting(report.total)
     if not names:
         return []
-    lines = [_head("Sources", ("of words", "accepted"), width, styles)]
+    lines = [_head("Origins", ("of words", "accepted"), width, styles)]
     for name in names:
-        source, share = LABELS_BY_NAME[name], report.total.share(name)
+        origin, share = LABELS_BY_NAME[name], report.total.share(name)
         accepted = report.total.accepted(name)
-        line = Text.assemble((source.letter, styles.of(source) + Style(bold=True)))
-        line.append(f" {source.label}".ljust(NAME_COLUMNS - 1), style=styles.text)
+        line = Text.assemble((origin.letter, styles.of(origin) + Style(bold=True)))
+        line.append(f" {origin.label}".ljust(NAME_COLUMNS - 1), style=styles.text)
         room = width - NAME_COLUMNS - 2 * VALUE_COLUMNS
-        line.append(bar(share, max(0, room)).ljust(max(0, room)), style=styles.of(source))
+        line.append(bar(share, max(0, room)).ljust(max(0, room)), style=styles.of(origin))
         line.append(percent(share).rjust(VALUE_COLUMNS), style=styles.text)
         line.append(_share(accepted).rjust(VALUE_COLUMNS), style=styles.text)
         lines.append(line)
@@ -225,10 +225,10 @@ def _models(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
 
 
 def _acceptance(
-    student: StudentReport, report: UsageReport, width: int, styles: PanelStyles
+    draft_model: DraftModelReport, report: UsageReport, width: int, styles: PanelStyles
 ) -> list[Text]:
     """The curve of the live acceptance, with marks where another version began to draft."""
-    points = student.curve
+    points = draft_model.curve
     if len(points) < 2:
         return []
     head = Text.assemble(("Draft model’s guesses that were right", styles.text + Style(bold=True)))
@@ -244,19 +244,19 @@ def _acceptance(
     days = _day(points[0].day), _day(points[-1].day)
     curve = Curve([point.acceptance for point in points], days, marks)
     frame = Frame(width, CHART_HEIGHT, styles.dim)
-    return [head, *line_chart(curve, frame, styles.of(LABELS_BY_NAME["student"]), styles.dim)]
+    return [head, *line_chart(curve, frame, styles.of(LABELS_BY_NAME["draft-model"]), styles.dim)]
 
 
 def _versions(
-    student: StudentReport, report: UsageReport, width: int, styles: PanelStyles
+    draft_model: DraftModelReport, report: UsageReport, width: int, styles: PanelStyles
 ) -> list[Text]:
     """What each version brought on questions it had not seen, and how it fares since."""
-    learning = student.learning
-    named = f" of {one_line(student.model, NAME_COLUMNS)}" * (len(report.students) > 1)
+    learning = draft_model.learning
+    named = f" of {one_line(draft_model.model, NAME_COLUMNS)}" * (len(report.draft_models) > 1)
     lines = [_head(f"Draft model{named}", ("before", "after", "live"), width, styles)]
-    lines += [_version(student, version, width, styles) for version in learning.versions]
+    lines += [_version(draft_model, version, width, styles) for version in learning.versions]
     if not learning.current:
-        live = (_precise(student.live_acceptance(0)),)
+        live = (_precise(draft_model.live_acceptance(0)),)
         lines.append(_row("original*", live, width, styles))
     size = f" · {format_size(learning.bytes)}" if learning.bytes else ""
     answers = f"{learning.answers:,} answer{'' if learning.answers == 1 else 's'}"
@@ -278,15 +278,17 @@ def _halted(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
     ]
 
 
-def _version(student: StudentReport, version: Version, width: int, styles: PanelStyles) -> Text:
+def _version(
+    draft_model: DraftModelReport, version: Version, width: int, styles: PanelStyles
+) -> Text:
     """`v3* · 14 Nov · 84 steps`, and its acceptance."""
-    in_use = "*" if version.number == student.learning.current else ""
+    in_use = "*" if version.number == draft_model.learning.current else ""
     name = f"v{version.number}{in_use} · {_day(date.fromtimestamp(version.created))}"
     steps = version.figures.get("steps")
     if steps:
         name += f" · {steps:,.0f} steps"
     before, after = (version.figures.get(key) for key in ("acceptance_before", "acceptance"))
-    live = student.live_acceptance(version.number)
+    live = draft_model.live_acceptance(version.number)
     return _row(name, [_precise(share) for share in (before, after, live)], width, styles)
 
 
@@ -315,8 +317,8 @@ def _row(name: str, values: Sequence[str], width: int, styles: PanelStyles) -> T
 
 
 def _drafting(usage: Usage) -> list[str]:
-    """The sources that drafts came from, in the order of credit."""
-    return [name for name in LABELS_BY_NAME if usage.by_source.get(name)]
+    """The origins that drafts came from, in the order of credit."""
+    return [name for name in LABELS_BY_NAME if usage.by_origin.get(name)]
 
 
 def _share(share: float | None) -> str:

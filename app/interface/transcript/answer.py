@@ -1,7 +1,7 @@
 """One answer in the transcript: growing or complete, its reasoning folded or not.
 
 Owns the text of the answer as it is shown: all streamed text enters through `append_fragment`,
-which sanitises it. Folds the reasoning, and highlights the source of each word. Knows no widgets,
+which sanitises it. Folds the reasoning, and highlights the origin of each word. Knows no widgets,
 no chats, no disk.
 """
 
@@ -16,7 +16,7 @@ from rich.text import Text
 from app.conversation.citations import Citation
 from app.conversation.statistics import Piece, attributed_pieces
 from app.interface.cells import keep_end, keep_start
-from app.interface.draft_sources import SOURCES
+from app.interface.draft_origins import ORIGINS
 from app.interface.panel.phrases import duration, wrapped
 from app.interface.transcript.markdown import MarkdownStream
 from app.interface.transcript.plain_text import (
@@ -83,7 +83,7 @@ class Answer:
         message: int | None = None,
         runs: Sequence[object] = (),
     ) -> None:
-        """`runs` attribute parts of a stored text to sources (`app.conversation.statistics`)."""
+        """`runs` attribute parts of a stored text to origins (`app.conversation.statistics`)."""
         self.message = message
         self.version = ""
         self.finish = finish
@@ -133,7 +133,7 @@ class Answer:
 
     def _cleaned(self, pieces: Iterable[Piece]) -> list[Piece]:
         """The next pieces of the text, sanitised."""
-        return [Piece(self._cleaner.clean(piece.text), piece.source) for piece in pieces]
+        return [Piece(self._cleaner.clean(piece.text), piece.origin) for piece in pieces]
 
     def toggle_folds(self) -> None:
         """Fold or unfold the reasoning."""
@@ -154,7 +154,7 @@ class Answer:
         rows += self._body(parts, layout)
         for ending in filter(None, (self._ending(parts), self.remark)):
             rows += [*([Row([])] if rows else []), *_wrapped(ending, layout, "warning")]
-        rows += self._sources(layout, len(rows))
+        rows += self._origins(layout, len(rows))
         if self.status:
             rows.append(_line(self.status, layout, "dim"))
         if self.version:
@@ -167,7 +167,7 @@ class Answer:
             return ""
         return WORDED if self.states else NOT_ENCODED
 
-    def _sources(self, layout: Layout, above: int) -> list[Row]:
+    def _origins(self, layout: Layout, above: int) -> list[Row]:
         """The citations of a complete answer, numbered, below an empty row."""
         self.citation_rows = {}
         if self.finish == GROWING:
@@ -224,7 +224,7 @@ class Answer:
         return len(self._pieces)
 
     def _body(self, parts: ReasoningSplit, layout: Layout) -> list[Row]:
-        if layout.highlight_sources and self._has_sources():
+        if layout.highlight_origins and self._has_origins():
             pieces = _between(self._pieces, parts.start, parts.end)
             text, plain = highlighted(pieces, layout.styles)
             lines = layout.styles.lines(text, layout.width)
@@ -234,8 +234,8 @@ class Answer:
         self.texts += self._stream.texts if self._stream is not None else []
         return rows
 
-    def _has_sources(self) -> bool:
-        """Whether the sources are known; a stored text is divided into pieces on demand."""
+    def _has_origins(self) -> bool:
+        """Whether the origins are known; a stored text is divided into pieces on demand."""
         if not self._pieces:
             self._pieces = self._cleaned(attributed_pieces(*self._stored))
         return bool(self._pieces)
@@ -274,22 +274,22 @@ def _line(text: str, layout: Layout, kind: str) -> Row:
 
 
 def highlighted(pieces: Iterable[Piece], styles: Styles) -> tuple[Text, PlainText]:
-    """The text of `pieces`, coloured by source.
+    """The text of `pieces`, coloured by origin.
 
     With it the text without the letters, which is what is copied.
 
-    Each run begins with the small letter of its source, so that nothing depends on seeing colours.
+    Each run begins with the small letter of its origin, so that nothing depends on seeing colours.
     The text is shown as the tokens it came in: this view does not lay out Markdown.
     """
     text, mark, plain = Text(overflow="fold"), mark_of(FIRST_TEXT), ""
-    for source, group in groupby(pieces, key=lambda piece: piece.source):
+    for origin, group in groupby(pieces, key=lambda piece: piece.origin):
         run = "".join(piece.text for piece in group).expandtabs(TAB_SIZE)
         plain += run
-        known = SOURCES.get(source)
+        known = ORIGINS.get(origin)
         if known is None:
             text.append(run, styles["dim"] + mark)
             continue
-        letter, words = styles.source_styles[source]
+        letter, words = styles.origin_styles[origin]
         word = run.lstrip()
         text.append(run[: len(run) - len(word)], mark)
         text.append(known.small if word else "", letter)
@@ -304,4 +304,4 @@ def _between(pieces: Iterable[Piece], start: int, end: int) -> Iterator[Piece]:
         text = piece.text[max(0, start - at) : max(0, end - at)]
         at += len(piece.text)
         if text:
-            yield Piece(text, piece.source)
+            yield Piece(text, piece.origin)

@@ -34,12 +34,12 @@ class Layout:
     Attributes:
         styles: by kind of text.
         available: columns of the whole widget.
-        highlight_sources: whether answers show the source of each word.
+        highlight_origins: whether answers show the origin of each word.
     """
 
     styles: Styles
     available: int
-    highlight_sources: bool = False
+    highlight_origins: bool = False
 
     @property
     def width(self) -> int:

@@ -18,13 +18,13 @@ from rich.syntax import ANSISyntaxTheme
 from rich.theme import Theme
 from textual.color import Color
 
-from app.interface.draft_sources import SOURCES, SourceLabel
+from app.interface.draft_origins import ORIGINS, OriginLabel
 
 Line = list[Segment]
 """One line of the screen, without its line break."""
 
 TINT_STRENGTH = 0.28
-"""How strongly the background of a word shows the colour of its source."""
+"""How strongly the background of a word shows the colour of its origin."""
 
 KINDS = frozenset(
     {
@@ -65,9 +65,9 @@ class Styles:
         return console.render_lines(renderable, options, pad=False)
 
     @cached_property
-    def source_styles(self) -> dict[int, tuple[Style, Style]]:
-        """For each source bit, the style of its letter and of its words."""
-        return {bit: self._source_styles(source) for bit, source in SOURCES.items()}
+    def origin_styles(self) -> dict[int, tuple[Style, Style]]:
+        """For each origin bit, the style of its letter and of its words."""
+        return {bit: self._origin_styles(origin) for bit, origin in ORIGINS.items()}
 
     @cached_property
     def code_theme(self) -> ANSISyntaxTheme:
@@ -87,8 +87,8 @@ class Styles:
             legacy_windows=False,
         )
 
-    def _source_styles(self, source: SourceLabel) -> tuple[Style, Style]:
-        color = Color.parse(source.color(dark=self.dark))
+    def _origin_styles(self, origin: OriginLabel) -> tuple[Style, Style]:
+        color = Color.parse(origin.color(dark=self.dark))
         background = self.background.blend(color, TINT_STRENGTH).rich_color
         letter = Style(color=color.rich_color, bgcolor=background, bold=True)
         return letter, Style(bgcolor=background)

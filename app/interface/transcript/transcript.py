@@ -144,11 +144,11 @@ class LineView(ScrollView):
         if self.is_attached and self.text_selection is not None:
             self.screen.clear_selection()
 
-    def current_layout(self, *, highlight_sources: bool) -> Layout:
+    def current_layout(self, *, highlight_origins: bool) -> Layout:
         """The layout for the current theme and width."""
         dark = self.app.current_theme.dark
         styles = make_styles(self._style_of, self.background_colors[1], dark=dark)
-        return Layout(styles, self.size.width, highlight_sources)
+        return Layout(styles, self.size.width, highlight_origins)
 
     def _style_of(self, component: str) -> Style:
         """A component's style, with a background only where it has one of its own."""
@@ -282,8 +282,8 @@ class Transcript(EntryScroll, can_focus=True):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"transcript--{kind}" for kind in KINDS}
 
-    sources_highlighted: var[bool] = var(False, init=False)
-    """Whether answers show the source of each word."""
+    origins_highlighted: var[bool] = var(False, init=False)
+    """Whether answers show the origin of each word."""
 
     @property
     def last_answer(self) -> str:
@@ -350,7 +350,7 @@ class Transcript(EntryScroll, can_focus=True):
         elif isinstance(entry, Question) and entry.toggle_fold(offset):
             self.update_entry(entry)
 
-    def watch_sources_highlighted(self) -> None:
+    def watch_origins_highlighted(self) -> None:
         self.unselect()
         self._lay_out_if_changed()
 
@@ -367,7 +367,7 @@ class Transcript(EntryScroll, can_focus=True):
         """Lay out for the current width and theme, if they differ from the layout's."""
         if not self.size:
             return
-        layout = self.current_layout(highlight_sources=self.sources_highlighted)
+        layout = self.current_layout(highlight_origins=self.origins_highlighted)
         if layout != self._layout or not self._window.rows:
             self._layout = layout
             self._lay_out(layout)

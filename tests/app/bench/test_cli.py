@@ -37,7 +37,7 @@ def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Call:
 
 
 def test_table_3_stands_side_by_side(bench: Call, workload: str, tmp_path: Path) -> None:
-    names = ["student", "prompt", "rest", "crest", "dense", "all"]
+    names = ["draft-model", "prompt", "rest", "crest", "dense", "all"]
     sets = [part for name in names for part in ("--drafters", name)]
     report = bench("decode", "--workload", workload, "--history", workload, *sets)
     rows = {row["drafters"]: row for row in report["rows"]}
@@ -48,7 +48,7 @@ def test_table_3_stands_side_by_side(bench: Call, workload: str, tmp_path: Path)
     for row in rows.values():
         assert row["tokens"] == rows["none"]["tokens"]
         assert row["identical"] == 1.0 or row["largest_fork_gap"] < 0.05
-    assert rows["student"]["by_drafter"]["student"] > 0
+    assert rows["draft-model"]["by_drafter"]["draft-model"] > 0
     for path in (tmp_path / "data").rglob("*"):
         assert path.name in ("cache", "models.json"), "the person's own stores were touched"
 
@@ -83,7 +83,7 @@ def test_growth_gives_windows_and_a_picture(bench: Call, workload: str, tmp_path
     assert [row["drafters"] for row in report["rows"]] == ["crest"]
     (window,) = report["rows"][0]["windows"]
     assert set(window) == {
-        "chats", "new", "tokens_per_call", "tokens_per_call_empty", "tokens_per_call_new",
+        "chats", "new", "tokens_per_step", "tokens_per_step_empty", "tokens_per_step_new",
         "speedup", "speedup_empty", "total_speedup", "total_speedup_empty",
     }  # fmt: skip
     assert (window["chats"], window["new"]) == (2, 2)

@@ -14,12 +14,12 @@ from click.testing import CliRunner, Result
 from app.bench.__main__ import papers
 from app.bench.crest import BUDGETS
 from app.bench.report import Chart, svg, ticks
-from app.bench.workloads import history_texts, load_encoder, read_chats, recordings, replayed_chats
+from app.bench.workloads import history_texts, load_encoder, read_chats, recordings, simulated_chats
 from datastores.errors import InputError
 
 FIELDS = {
-    "method", "selection", "budget", "store_bytes", "entries", "max_n", "tokens_per_call",
-    "mean_acceptance_rate", "drafted_per_call", "lookup_us_median", "lookup_us_p99",
+    "method", "selection", "budget", "store_bytes", "entries", "max_n", "tokens_per_step",
+    "mean_acceptance_rate", "drafted_per_step", "lookup_us_median", "lookup_us_p99",
     "build_seconds",
 }  # fmt: skip
 WORDS = "the a list of files in this folder that you can open is shown by ls and du with sizes"
@@ -66,7 +66,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str,
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("app.bench.crest.TIMED_LOOKUPS", 20)
         result = run(
-            "--replay", str(answers), "--history", str(history), "--sizes", "96K,128K",
+            "--simulate", str(answers), "--history", str(history), "--sizes", "96K,128K",
             "--jobs", "1", "--json", "--plot", str(plot),
         )  # fmt: skip
     assert result.exit_code == 0, result.output
@@ -76,7 +76,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str,
 
 def best(report: dict[str, list[dict[str, float | str]]], method: str, budget: int) -> float:
     return max(
-        float(row["tokens_per_call"])
+        float(row["tokens_per_step"])
         for row in report["rows"]
         if row["method"] == method and row["budget"] == budget
     )
@@ -94,7 +94,7 @@ def test_the_report_has_its_shape(report: dict[str, list[dict[str, float | str]]
     for row in report["rows"]:
         assert set(row) == FIELDS
         assert row["budget"] in BUDGETS
-        assert float(row["tokens_per_call"]) >= 1.0
+        assert float(row["tokens_per_step"]) >= 1.0
 
 
 def test_both_widths_of_rest_and_every_figure_are_there(
@@ -122,19 +122,19 @@ def test_stores_are_within_their_sizes(report: dict[str, list[dict[str, float | 
     assert 32 * 1024 < max(sizes) <= 128 * 1024
 
 
-def test_what_is_replayed_is_not_in_the_history(tmp_path: Path) -> None:
+def test_what_is_simulated_is_not_in_the_history(tmp_path: Path) -> None:
     chats = [chat(599, "one  question", "no"), chat(600, "another", "yes"), chat(3, "third", "hm")]
     file = written(tmp_path / "file.jsonl", chats)
-    replayed = replayed_chats([file], 600)
-    assert [one.number for one in replayed] == [600]
-    texts = [said.text for said in history_texts([file, file], replayed)]
+    simulated = simulated_chats([file], 600)
+    assert [one.number for one in simulated] == [600]
+    texts = [said.text for said in history_texts([file, file], simulated)]
     assert texts == ["one  question", "no", "third", "hm"]
     other = written(tmp_path / "other.jsonl", [chat(1, "one question", "also no")])
-    assert replayed_chats([other], 600)
+    assert simulated_chats([other], 600)
     assert not list(history_texts([other], [*read_chats(file)]))
 
 
-def test_every_answer_of_a_chat_is_replayed(tmp_path: Path) -> None:
+def test_every_answer_of_a_chat_is_simulated(tmp_path: Path) -> None:
     turns = [("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "")]
     messages = [{"role": role, "content": text} for role, text in turns]
     file = written(tmp_path / "file.jsonl", [{"messages": messages}])
@@ -162,7 +162,7 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path, name: str) -> None
 
 @pytest.mark.parametrize("sizes", ["5", "1T", "", "-64K", "64K,x"])
 def test_sizes_that_are_none_are_refused(sizes: str) -> None:
-    result = run("--replay", "a", "--history", "b", "--sizes", sizes)
+    result = run("--simulate", "a", "--history", "b", "--sizes", sizes)
     assert result.exit_code == 2
     assert "is not a size" in result.output
 

@@ -29,8 +29,8 @@ from tests.engines.scripted import logits_after
 CHATS = [Workload("a", ("one", "two")), Workload("b", ("three",)), Workload("c", ("four",))]
 COSTS = {"1": 2.0, "2": 3.0, "8": 9.0}
 FIELDS = {
-    "drafters", "chats", "tokens", "target_calls", "drafted", "accepted", "tokens_per_call",
-    "acceptance_rate", "mean_acceptance_rate", "seconds", "speedup", "overhead_ms_per_call",
+    "drafters", "chats", "tokens", "steps", "drafted", "accepted", "tokens_per_step",
+    "acceptance_rate", "mean_acceptance_rate", "seconds", "speedup", "overhead_ms_per_step",
     "identical", "total_speedup", "largest_fork_gap", "by_drafter", "history", "shape",
     "draft_length", "fixed", "bound", "of_best_fixed", "of_hindsight", "overhead_ms_by_part",
 }  # fmt: skip
@@ -67,16 +67,16 @@ def test_every_row_answers_the_same_chats_with_the_same_tokens(tmp_path: Path) -
         assert summary["tokens"] == plain["tokens"]
     assert plain["speedup"] == 1.0
     assert plain["drafted"] == 0
-    accepted, calls, most = (
+    accepted, steps, most = (
         everything["accepted"],
-        everything["target_calls"],
-        plain["target_calls"],
+        everything["steps"],
+        plain["steps"],
     )
     assert isinstance(accepted, int)
-    assert isinstance(calls, int)
+    assert isinstance(steps, int)
     assert isinstance(most, int)
     assert accepted > 0
-    assert calls < most
+    assert steps < most
 
 
 def test_the_yardstick_reads_prompts_in_other_passes_and_leaves_no_trace(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ class PassRecorder(WrappedTarget):
 def answer(
     tokens: tuple[int, ...], seconds: float = 1.0, rows: tuple[int, ...] = ()
 ) -> TimedAnswer:
-    statistics = Statistics(call_tokens=len(tokens), decode_seconds=seconds)
+    statistics = Statistics(step_tokens=len(tokens), decode_seconds=seconds)
     return TimedAnswer((1, 2, 3), tokens, 0, rows, statistics, "")
 
 
@@ -187,7 +187,7 @@ def test_recorded_answers_are_written_whatever_the_model_would_say(tmp_path: Pat
     for row in sets:
         (answer,) = row.answers()
         assert answer.tokens == expected
-    assert sets[1].answers()[0].statistics.target_calls < len(expected) - 1
+    assert sets[1].answers()[0].statistics.steps < len(expected) - 1
 
 
 def test_code_of_the_standard_library_is_a_recorded_workload(tmp_path: Path) -> None:

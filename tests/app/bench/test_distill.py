@@ -1,4 +1,4 @@
-"""The benchmark of online distillation, on a tiny student and a teacher it can learn from."""
+"""The benchmark of online distillation, on a tiny draft model and a target it can learn from."""
 
 from __future__ import annotations
 
@@ -14,52 +14,54 @@ import pytest
 
 from app.bench.__main__ import papers
 from app.bench.acceptance import StreamedAnswer, alphas, measure
-from app.bench.distill import WINDOW, Classroom, Material, asked_again, moving_mean, shifts
-from app.bench.taught import TaughtHead, TaughtStudent
+from app.bench.distill import WINDOW, DistillBench, Material, asked_again, moving_mean, shifts
+from app.bench.trained import TrainedDraftModel, TrainedHead
 from app.bench.workloads import Workload
 from app.cli.main import run
 from app.engine.engine import Engine
 from datastores.replay_buffer.record import top_of
 from engines.distillation import head as head_module
-from engines.distillation.reader import StudentReader
-from engines.distillation.weights import read_student
+from engines.distillation.reader import DraftModelReader
+from engines.distillation.weights import read_llama_file
 from engines.sampler import Sampling
 from engines.target import Target, Vocabulary
-from tests.engines.distillation.school import (
+from tests.engines.distillation.workspace import (
     ANSWER,
     SETTINGS,
-    load_student,
+    load_draft_model,
     make_records,
-    make_teacher,
-    open_school,
+    make_target,
+    open_workspace,
 )
 
-LESSONS = replace(SETTINGS, epochs=2)
+TRAINING = replace(SETTINGS, epochs=2)
 GREEDY = Sampling(temperature=0.0)
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Classroom]:
-    """Eighty answers of a teacher, every fourth one to a question asked before; and what the
-    student says itself."""
-    with open_school(tmp_path, answers=0) as school:
-        records = make_records(make_teacher(school.student, 1), 80, 1)
+def bench(tmp_path: Path) -> Iterator[DistillBench]:
+    """Eighty answers of a target, every fourth one to a question asked before; and what the
+    draft model says itself."""
+    with open_workspace(tmp_path, answers=0) as workspace:
+        records = make_records(make_target(workspace.draft_model, 1), 80, 1)
         stream = [
             StreamedAnswer(f"topic {number // 40}", False, 0, record, {})
             for number, record in enumerate(records)
         ]
         for number in range(3, 80, 4):
             stream[number] = replace(stream[number - 1], repeated=True)
-        own = make_records(read_student(school.student).model(), 60, 5)
+        own = make_records(read_llama_file(workspace.draft_model).model(), 60, 5)
         base = [StreamedAnswer("base", False, 0, record, {}) for record in own]
         material = Material(stream, stream[3::4], base)
-        target = SimpleNamespace(vocabulary_size=school.buffer.vocabulary, fingerprint="teacher")
+        target = SimpleNamespace(vocabulary_size=workspace.buffer.vocabulary, fingerprint="target")
         engine = cast(Engine, SimpleNamespace(target=target))
-        yield Classroom(engine, GREEDY, TaughtStudent(school.student, load_student), material, 40)
+        yield DistillBench(
+            engine, GREEDY, TrainedDraftModel(workspace.draft_model, load_draft_model), material, 40
+        )
 
 
-def test_new_and_repeated_questions_are_counted_apart(room: Classroom) -> None:
-    row = room.static()
+def test_new_and_repeated_questions_are_counted_apart(bench: DistillBench) -> None:
+    row = bench.static()
     summary: Any = row.summary()
     assert (row.new.answers, row.repeated.answers) == (60, 20)
     assert (row.late_new.answers, row.late_repeated.answers) == (30, 10)
@@ -69,13 +71,13 @@ def test_new_and_repeated_questions_are_counted_apart(room: Classroom) -> None:
     assert shift["last"] == pytest.approx(row.late_new.alpha(0))  # 30 answers of one length
     assert row.met == {"topic 0": 40, "topic 1": 40}
     assert summary["base_before"] == summary["base_after"]
-    assert summary["again"] == {**summary["repeated"], "tokens_per_call": None}
-    assert summary["new"]["tokens_per_call"] >= 1
+    assert summary["again"] == {**summary["repeated"], "tokens_per_step": None}
+    assert summary["new"]["tokens_per_step"] >= 1
 
 
-def test_a_student_that_learns_is_met_with_what_it_learned_before(room: Classroom) -> None:
-    static = room.static()
-    (*_, row) = room.online(LESSONS)
+def test_a_draft_model_that_learns_is_met_with_what_it_learned_before(bench: DistillBench) -> None:
+    static = bench.static()
+    (*_, row) = bench.online(TRAINING)
     assert row.curve[:40] == static.curve[:40]  # nothing was learned before the first round
     assert row.versions + len(row.refused) == 2
     assert (row.seconds > 0, row.learned) == (True, 80 * ANSWER)
@@ -84,20 +86,20 @@ def test_a_student_that_learns_is_met_with_what_it_learned_before(room: Classroo
         assert row.base_after.alpha(0) >= row.base_before.alpha(0) - 0.02
 
 
-def test_a_head_that_learns_drafts_alone_and_beside_the_student(
-    room: Classroom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_head_that_learns_drafts_alone_and_beside_the_draft_model(
+    bench: DistillBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("STATE", "EMBEDDED", "RANK", "NEGATIVES"):
         monkeypatch.setattr(head_module, name, 16)
-    path = tmp_path / "student.gguf"
-    target = cast(Target, SimpleNamespace(fingerprint="teacher"))
+    path = tmp_path / "draft-model.gguf"
+    target = cast(Target, SimpleNamespace(fingerprint="target"))
     vocabulary = cast(Vocabulary, SimpleNamespace(stops=frozenset[int]()))
-    alone = TaughtHead(path, target, vocabulary)
-    both = TaughtHead(path, target, vocabulary, load_student(path))
-    plain, static = room.static("n-grams", alone), room.static()
+    alone = TrainedHead(path, target, vocabulary)
+    both = TrainedHead(path, target, vocabulary, load_draft_model(path))
+    plain, static = bench.static("n-grams", alone), bench.static()
     assert (plain.new.alpha(0), plain.new.live) == (0.0, 0)
-    assert plain.new.tree.tokens_per_call < static.new.tree.tokens_per_call
-    (*_, rows) = room.online_head(replace(LESSONS, rate=1e-2), {"head": alone, "both": both})
+    assert plain.new.tree.tokens_per_step < static.new.tree.tokens_per_step
+    (*_, rows) = bench.online_head(replace(TRAINING, rate=1e-2), {"head": alone, "both": both})
     head, beside = rows
     assert [row.name for row in rows] == ["head", "both"]
     assert head.curve == beside.curve  # the same versions
@@ -109,9 +111,9 @@ def test_a_head_that_learns_drafts_alone_and_beside_the_student(
         assert head.again.tokens == head.again.answers * (ANSWER - 1)
 
 
-def test_one_student_per_topic_begins_afresh_with_each(room: Classroom) -> None:
-    static = room.static()
-    (*_, row) = room.online(LESSONS, by_topic=True)
+def test_one_draft_model_per_topic_begins_afresh_with_each(bench: DistillBench) -> None:
+    static = bench.static()
+    (*_, row) = bench.online(TRAINING, by_topic=True)
     assert row.name == "online, lk, one per topic"
     assert row.curve == static.curve  # each topic ends before its first round
     assert row.versions + len(row.refused) == 2
@@ -121,20 +123,22 @@ def test_one_student_per_topic_begins_afresh_with_each(room: Classroom) -> None:
     )
 
 
-def test_offline_learning_comes_before_the_stream(room: Classroom) -> None:
-    row = room.offline(0.5, room.material.stream, LESSONS)
+def test_offline_learning_comes_before_the_stream(bench: DistillBench) -> None:
+    row = bench.offline(0.5, bench.material.stream, TRAINING)
     assert (row.name, len(row.curve)) == ("offline, 50%", 80)
     assert row.versions + len(row.refused) == 1
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 1.5])
-def test_alpha_is_the_overlap_of_both_distributions(room: Classroom, temperature: float) -> None:
+def test_alpha_is_the_overlap_of_both_distributions(
+    bench: DistillBench, temperature: float
+) -> None:
     generator = np.random.default_rng(4)
-    target, student = (generator.normal(0, 3, (5, 90)).astype(np.float32) for _ in range(2))
+    target, draft_model = (generator.normal(0, 3, (5, 90)).astype(np.float32) for _ in range(2))
     top, logprobs, rest = top_of(target / np.float32(temperature))
     logs = np.concatenate([logprobs, rest[:, None]], axis=1).astype(np.float64)
-    record = replace(room.material.stream[0].record, top_tokens=top)
-    answer = replace(room.material.stream[0], record=record, logs={temperature: logs})
+    record = replace(bench.material.stream[0].record, top_tokens=top)
+    answer = replace(bench.material.stream[0], record=record, logs={temperature: logs})
 
     def events(logits: Any) -> Any:
         shares = np.exp(logits / temperature)
@@ -142,15 +146,15 @@ def test_alpha_is_the_overlap_of_both_distributions(room: Classroom, temperature
         kept = np.take_along_axis(shares, top.astype(np.intp), 1)
         return np.concatenate([kept, 1 - kept.sum(axis=1, keepdims=True)], axis=1)
 
-    wanted = np.minimum(events(target.astype(float)), events(student.astype(float))).sum(axis=1)
-    assert alphas(student, answer, temperature) == pytest.approx(wanted, abs=2e-3)
+    wanted = np.minimum(events(target.astype(float)), events(draft_model.astype(float))).sum(axis=1)
+    assert alphas(draft_model, answer, temperature) == pytest.approx(wanted, abs=2e-3)
 
 
-def test_live_acceptance_shares_the_noise_of_the_draw(room: Classroom, tmp_path: Path) -> None:
-    """A student that is its own target draws what the target drew, at any temperature."""
-    path = tmp_path / "student.gguf"
-    record = make_records(read_student(path).model(), 1, 8)[0]
-    figures = measure([StudentReader(path)], StreamedAnswer("", False, 0, record, {}), GREEDY)
+def test_live_acceptance_shares_the_noise_of_the_draw(bench: DistillBench, tmp_path: Path) -> None:
+    """A draft model that is its own target draws what the target drew, at any temperature."""
+    path = tmp_path / "draft-model.gguf"
+    record = make_records(read_llama_file(path).model(), 1, 8)[0]
+    figures = measure([DraftModelReader(path)], StreamedAnswer("", False, 0, record, {}), GREEDY)
     assert (figures.live, figures.alpha(0)) == (ANSWER, 1.0)
 
 
@@ -189,11 +193,11 @@ def test_the_command_prints_every_row(tmp_path: Path, capsys: pytest.CaptureFixt
     chats.write_text("".join(f"{json.dumps(one)}\n" for one in messages))
     plot = tmp_path / "plot.svg"
     folder = ["--data-dir", str(tmp_path / "data"), "--temperature", "1", "--max-tokens", "12"]
-    options = ["--workload", str(chats), "--student", "new", "--per-topic"]
+    options = ["--workload", str(chats), "--draft-model", "new", "--per-topic"]
     assert run([*folder, "distill", *options, "--json", "--plot", str(plot)], papers) == 0
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     names = ["static", "online, lk", "online, lk, one per topic"]
-    assert [row["student"] for row in report["rows"]] == names
+    assert [row["draft_model"] for row in report["rows"]] == names
     static, online, _ = report["rows"]
     assert list(static["new"]["alpha"]) == ["0", "1", "1.5"]
     assert static["new"]["alpha"]["1"] < 0.2  # it knows nothing

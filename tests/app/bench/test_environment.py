@@ -87,7 +87,7 @@ def test_a_given_answer_ends_with_the_token_that_ends_it(engine: Engine) -> None
 def test_every_store_has_every_text(engine: Engine, stores: BenchStores) -> None:
     texts = [text for chat in CHATS for text in make_texts(engine, GREEDY)(chat)]
     tokens = sum(map(len, texts))
-    assert [list(document.tokens) for document in stores.documents] == texts
+    assert [list(text.tokens) for text in stores.texts] == texts
     assert stores.rest is not None
     assert len(stores.rest) == tokens + len(texts)
     assert stores.stores.dense is not None
@@ -110,11 +110,11 @@ def test_what_was_said_before_is_drafted_by_whoever_looks_back(
     ]
     for row, summary in zip(rows[1:], summaries[1:], strict=True):
         assert summary["identical"] == 1.0
-        assert summary["tokens_per_call"] > 2.0, row.drafters
+        assert summary["tokens_per_step"] > 2.0, row.drafters
         assert summary["shape"] == row.shape
     assert 2.0 < summaries[-1]["draft_length"] <= 5.0
     assert stores.stores.dense is not None
-    assert len(stores.documents) == len(stores.stores.dense.ask(DenseIndex.backlog)) + len(CHATS)
+    assert len(stores.texts) == len(stores.stores.dense.ask(DenseIndex.backlog)) + len(CHATS)
 
 
 def test_a_draft_model_must_share_the_tokenizer(engine: Engine, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_draft_model_must_share_the_tokenizer(engine: Engine, tmp_path: Path) 
         bench_stores(engine, ()) as stores,
         pytest.raises(InputError, match="cannot draft for this model"),
     ):
-        Bench(engine, None, path).equipped(["student"], stores)
+        Bench(engine, None, path).equipped(["draft-model"], stores)
 
 
 def test_rest_without_a_history_is_refused(engine: Engine) -> None:

@@ -33,7 +33,7 @@ def training(
     monkeypatch.setattr("app.runtime.learning.POLL_S", 0.01)
     target = SimpleNamespace(fingerprint="endless")
     engine = cast(Engine, SimpleNamespace(target=target, path=tmp_path / "steps"))
-    with closing(Training(engine, tmp_path / "student.gguf", locations)) as made:
+    with closing(Training(engine, tmp_path / "draft-model.gguf", locations)) as made:
         yield made
 
 

@@ -29,34 +29,34 @@ def grown(folder: Path, workload: list[Workload]) -> Growth:
     return growth
 
 
-def per_call(answers: list[TimedAnswer]) -> float:
+def per_step(answers: list[TimedAnswer]) -> float:
     total = Statistics()
     for answer in answers:
         total.add(answer.statistics)
-    return total.tokens_per_call
+    return total.tokens_per_step
 
 
 def test_a_question_asked_again_is_drafted_from_its_first_answer(tmp_path: Path) -> None:
     first, *later = grown(tmp_path, SAME).trials
     assert first.new
-    assert per_call(first.full) == pytest.approx(per_call(first.empty), rel=0.2)
+    assert per_step(first.full) == pytest.approx(per_step(first.empty), rel=0.2)
     for trial in later:
         assert not trial.new
         assert [one.tokens for one in trial.full] == [one.tokens for one in trial.plain]
-        assert per_call(trial.full) > per_call(first.full)
+        assert per_step(trial.full) > per_step(first.full)
 
 
 def test_empty_stores_stay_empty(tmp_path: Path) -> None:
     """Without earlier chats each answer is drafted from itself alone, however late it comes."""
     trials = grown(tmp_path, SAME).trials
-    alone = [per_call(trial.empty) for trial in trials]
+    alone = [per_step(trial.empty) for trial in trials]
     assert max(alone) == pytest.approx(min(alone), rel=0.2)
-    assert per_call(trials[-1].full) > 1.2 * per_call(trials[-1].empty)
+    assert per_step(trials[-1].full) > 1.2 * per_step(trials[-1].empty)
 
 
 def trial(new: bool) -> Trial:
-    def answers(calls: int, seconds: float) -> list[TimedAnswer]:
-        counted = Statistics(target_calls=calls, call_tokens=60, decode_seconds=seconds)
+    def answers(steps: int, seconds: float) -> list[TimedAnswer]:
+        counted = Statistics(steps=steps, step_tokens=60, decode_seconds=seconds)
         return [TimedAnswer((), (), 0, (), counted, "")]
 
     return Trial(new, full=answers(10, 1.0), empty=answers(20, 2.0), plain=answers(60, 4.0))
@@ -66,11 +66,11 @@ def test_windows_compare_the_same_chats(tmp_path: Path) -> None:
     growth = grown(tmp_path, SAME)
     growth.trials = [trial(new=True)] * WINDOW + [trial(new=False)] * 3
     windows = summarise_growth(growth)["windows"]
-    common = {"tokens_per_call": 6.0, "tokens_per_call_empty": 3.0, "speedup": 4.0}
+    common = {"tokens_per_step": 6.0, "tokens_per_step_empty": 3.0, "speedup": 4.0}
     common |= {"speedup_empty": 2.0, "total_speedup": 4.0, "total_speedup_empty": 2.0}
     assert windows == [
-        {**common, "chats": WINDOW, "new": WINDOW, "tokens_per_call_new": 6.0},
-        {**common, "chats": 3, "new": 0, "tokens_per_call_new": None},
+        {**common, "chats": WINDOW, "new": WINDOW, "tokens_per_step_new": 6.0},
+        {**common, "chats": 3, "new": 0, "tokens_per_step_new": None},
     ]
     picture = growth_svg([summarise_growth(growth)])
     assert "both, new questions" in picture

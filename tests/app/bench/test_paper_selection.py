@@ -11,7 +11,7 @@ from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
 from tests.datastores.crest.reference import strings
 from tests.datastores.crest.test_build import entry, read, text_like
-from tests.engines.drafters.test_crest import DOCUMENTS, asked
+from tests.engines.drafters.test_crest import TEXTS, asked
 
 
 def test_the_paper_keeps_the_most_common() -> None:
@@ -28,7 +28,7 @@ def test_the_paper_keeps_the_most_common() -> None:
 
 def test_the_longest_match_excludes_the_shorter(tmp_path: Path) -> None:
     with closing(CrestStore.open(tmp_path / "crest.db", 1 << 22)) as store:
-        store.rebuild(DOCUMENTS)
+        store.rebuild(TEXTS)
     with closing(CrestReader(tmp_path / "crest.db")) as reader:
         drafter = LongestMatch(reader)
         assert set(drafter.propose(asked(9, 8, 2, 3), 64).tokens[1:]) == {9, 8, 2, 3}

@@ -1,4 +1,4 @@
-"""REST: its suffix array equals brute force, within documents; drafts follow the longest match."""
+"""REST: its suffix array equals brute force, within texts; drafts follow the longest match."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.bench.baselines import SEPARATOR, RestDrafter, RestStore, write_rest
-from datastores.crest.counting import TokenDocument
+from datastores.crest.counting import TokenText
 from datastores.errors import InputError
-from tests.datastores.crest.reference import document, documents
-from tests.engines.drafters.test_crest import DOCUMENTS, asked, chain
+from tests.datastores.crest.reference import text_of, texts
+from tests.engines.drafters.test_crest import TEXTS, asked, chain
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(documents, st.lists(st.integers(0, 3), min_size=1, max_size=3), st.sampled_from((2, 4)))
+@given(texts, st.lists(st.integers(0, 3), min_size=1, max_size=3), st.sampled_from((2, 4)))
 def test_all_matches_are_found_with_what_follows(
-    tmp_path: Path, docs: list[TokenDocument], context: list[int], width: int
+    tmp_path: Path, docs: list[TokenText], context: list[int], width: int
 ) -> None:
     for file in tmp_path.iterdir():
         file.unlink()
@@ -40,7 +40,7 @@ def test_all_matches_are_found_with_what_follows(
 
 
 def test_of_many_matches_some_are_taken_evenly(tmp_path: Path) -> None:
-    write_rest(tmp_path, [document(0, [token for n in range(50) for token in (9, n)])])
+    write_rest(tmp_path, [text_of(0, [token for n in range(50) for token in (9, n)])])
     store = RestStore(tmp_path)
     found = store.find([9], (0, len(store)))
     ids = store.continuations(found, 1, 1, 8).ravel() - 1
@@ -49,7 +49,7 @@ def test_of_many_matches_some_are_taken_evenly(tmp_path: Path) -> None:
 
 
 def test_sizes_are_those_of_the_files(tmp_path: Path) -> None:
-    docs = [document(0, [1, 2, 3]), document(1, [4])]
+    docs = [text_of(0, [1, 2, 3]), text_of(1, [4])]
     for width in (2, 4):
         folder = tmp_path / str(width)
         folder.mkdir()
@@ -59,7 +59,7 @@ def test_sizes_are_those_of_the_files(tmp_path: Path) -> None:
 
 def test_ids_too_large_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="65535"):
-        write_rest(tmp_path, [document(0, [65535])], 2)
+        write_rest(tmp_path, [text_of(0, [65535])], 2)
 
 
 def test_nothing_is_found_in_nothing(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_nothing_is_found_in_nothing(tmp_path: Path) -> None:
 def rest(tmp_path: Path) -> RestDrafter:
     folder = tmp_path / "rest"
     folder.mkdir()
-    write_rest(folder, DOCUMENTS, 2)
+    write_rest(folder, TEXTS, 2)
     return RestDrafter(RestStore(folder))
 
 

@@ -28,8 +28,8 @@ from tests.datastores.chats.test_deletion import holding
 from tests.waiting import TIMEOUT_S
 
 FIELDS = {
-    "text", "finish_reason", "model", "seed", "prompt_tokens", "tokens", "target_calls", "drafted",
-    "longest_drafted", "accepted", "tokens_per_call", "acceptance_rate", "seconds",
+    "text", "finish_reason", "model", "seed", "prompt_tokens", "tokens", "steps", "drafted",
+    "longest_drafted", "accepted", "tokens_per_step", "acceptance_rate", "seconds",
     "tokens_per_second", "first_token_seconds", "overhead_seconds", "by_drafter", "citations",
 }  # fmt: skip
 HEAVY = ("textual", "torch", "transformers", "faiss")
@@ -76,7 +76,7 @@ def test_json_has_every_figure_and_they_agree(tmp_path: Path) -> None:
     assert sum(report["by_drafter"].values()) == report["accepted"]
     accepted, drafted = (float(str(report[name])) for name in ("accepted", "longest_drafted"))
     assert report["acceptance_rate"] == pytest.approx(accepted / drafted)
-    assert report["tokens_per_call"] == pytest.approx(23 / float(str(report["target_calls"])))
+    assert report["tokens_per_step"] == pytest.approx(23 / float(str(report["steps"])))
 
 
 def test_a_stop_sequence_is_typed_with_escapes(tmp_path: Path) -> None:
@@ -373,7 +373,7 @@ def test_imported_texts_answer_and_are_cited(tmp_path: Path) -> None:
     question = "How do I turn the blue knob with knobctl?"
     report = json.loads(specchat(data, "ask", "--json", question).stdout)
     (cited,) = report["citations"]
-    assert (cited["source"], cited["file"]) == (str(tmp_path / "knobctl.md"), "knobctl.md")
+    assert (cited["import_path"], cited["file"]) == (str(tmp_path / "knobctl.md"), "knobctl.md")
     assert (cited["first_line"], cited["last_line"]) == (1, 7)
     assert "knobctl --blue" in str(report["text"])
     assert ask_json(data, question, "--docs", "off")["citations"] == []
@@ -416,13 +416,13 @@ def test_one_import_alone_is_searched(tmp_path: Path) -> None:
         specchat(data, "import", str(tmp_path / f"{name}.md"))
     question = "How do I turn a knob with frobnicate?"
     chosen = str(tmp_path / "two.md")
-    cited = ask_json(data, question, "--source", chosen)["citations"]
+    cited = ask_json(data, question, "--import", chosen)["citations"]
     assert isinstance(cited, list)
-    assert [one["source"] for one in cited] == [chosen]
-    unknown = specchat(data, "ask", question, "--source", "/nowhere", code=1)
+    assert [one["import_path"] for one in cited] == [chosen]
+    unknown = specchat(data, "ask", question, "--import", "/nowhere", code=1)
     assert b"no import '/nowhere'" in unknown.stderr
-    off = specchat(data, "ask", question, "--source", chosen, "--docs", "off", code=1)
-    assert b"--source needs --docs once, iterative or knn" in off.stderr
+    off = specchat(data, "ask", question, "--import", chosen, "--docs", "off", code=1)
+    assert b"--import needs --docs once, iterative or knn" in off.stderr
 
 
 def test_asking_for_imports_where_there_are_none_is_said(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from app.cli.doctor import BAD, OFF, OK, Finding, findings
 from app.cli.main import run
 from app.config import Options
 from app.engine.engine import Engine
-from app.engine.head import HeadSource
+from app.engine.head import VersionedHead
 from app.locations import locate
 from app.models.discovery import embedded
 from app.models.pass_costs import measured_like
@@ -47,10 +47,10 @@ def test_all_is_well_in_a_fresh_place(tmp_path: Path) -> None:
 def test_the_draft_model_is_named_with_what_it_waits_for(tmp_path: Path, engine: Engine) -> None:
     options = Options(data_dir=tmp_path)
     assert _report(options)["draft model"].text.startswith("none; a smaller model")
-    engine.head_source = HeadSource(engine.target.fingerprint, 8, 8, locate(tmp_path))
+    engine.versioned_head = VersionedHead(engine.target.fingerprint, 8, 8, locate(tmp_path))
     head = _report(options)["draft head"]
     assert head.text == "none yet; learns from 25 new answers, 0 so far"
-    locate(tmp_path).settings.write_text("student = 'gone'\nlearn = false\n")
+    locate(tmp_path).settings.write_text("draft_model = 'gone'\nlearn = false\n")
     engine.stores.errors.append(ModelError("no model 'gone'"))
     report = _report(options)
     assert report["draft head"].text == "none yet; learning is off"
@@ -59,7 +59,7 @@ def test_the_draft_model_is_named_with_what_it_waits_for(tmp_path: Path, engine:
 
 
 def test_the_embedded_draft_model_is_named_too(tmp_path: Path) -> None:
-    text = _report(Options(data_dir=tmp_path, drafters=("student",)))["draft model"].text
+    text = _report(Options(data_dir=tmp_path, drafters=("draft-model",)))["draft model"].text
     assert text == "built-in, as it came; learns from 25 new answers, 0 so far"
 
 
@@ -102,7 +102,7 @@ def test_what_is_switched_off_is_said(tmp_path: Path) -> None:
     assert (none.state, none.text) == (OFF, "switched off with --drafters none")
     one = _report(Options(data_dir=tmp_path, drafters=("prompt",)))["drafting"]
     assert one.state == OFF
-    assert one.text.endswith("off: recycle, crest, dense, student, mtp, head")
+    assert one.text.endswith("off: recycle, crest, dense, draft-model, mtp, head")
 
 
 @pytest.mark.usefixtures("engine")

@@ -44,13 +44,13 @@ def test_a_report_for_people_and_one_for_programs(
     assert report["periods"][0]["start"] in ("2026-11-22", "2026-11-16")
 
 
-def test_an_answer_without_drafts_has_no_table_of_sources_and_long_names_keep_their_end(
+def test_an_answer_without_drafts_has_no_table_of_origins_and_long_names_keep_their_end(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     locate(data).create()
     history = History.open(data / "history.db")
     model = "/models/Qwen2.5-Coder-1.5B-Instruct-Q4_K_M.gguf"
-    answered(history, TODAY, {**FIGURES, "model_name": model, "by_source": {}})
+    answered(history, TODAY, {**FIGURES, "model_name": model, "by_origin": {}})
     history.close()
     assert run(["stats"]) == 0
     said = capsys.readouterr().out

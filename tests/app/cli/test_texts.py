@@ -1,4 +1,4 @@
-"""`import`, `sources` and `forget`: what a person sees, and what is left on disk."""
+"""`import`, `imports` and `forget`: what a person sees, and what is left on disk."""
 
 from __future__ import annotations
 
@@ -146,38 +146,38 @@ def test_a_watched_folder_is_listed_as_such_until_it_is_not(
     assert "watching" not in capsys.readouterr().out, "it never was"
     assert specchat("import", "--watch", folder) == DONE
     assert f"watching {folder}" in capsys.readouterr().out.splitlines()
-    assert specchat("sources") == DONE
+    assert specchat("imports") == DONE
     assert ", watched" in capsys.readouterr().out
     assert specchat("import", "--no-watch", folder) == DONE
     assert f"no longer watching {folder}" in capsys.readouterr().out.splitlines()
-    assert specchat("sources", "--json") == DONE
-    assert json.loads(capsys.readouterr().out)["sources"][0]["watched"] is False
+    assert specchat("imports", "--json") == DONE
+    assert json.loads(capsys.readouterr().out)["imports"][0]["watched"] is False
 
 
-def test_sources_lists_what_was_imported(
+def test_imports_lists_what_was_imported(
     specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert specchat("sources") == DONE
+    assert specchat("imports") == DONE
     assert capsys.readouterr().out == ""
     specchat("import", folder)
     capsys.readouterr()
-    specchat("sources")
+    specchat("imports")
     assert capsys.readouterr().out.startswith(f"{folder}  (2 documents, ")
-    specchat("sources", "--json")
-    (source,) = json.loads(capsys.readouterr().out)["sources"]
-    assert source["path"] == str(folder)
-    assert source["kinds"] == ["notes"]
-    assert source["whole"] is True
-    assert source["imported"] > 0
+    specchat("imports", "--json")
+    (found,) = json.loads(capsys.readouterr().out)["imports"]
+    assert found["path"] == str(folder)
+    assert found["kinds"] == ["notes"]
+    assert found["whole"] is True
+    assert found["imported"] > 0
 
 
-def test_sources_name_what_was_stopped(
+def test_imports_name_what_was_stopped(
     specchat: Specchat, folder: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     specchat("import", folder)
     record_imports(data / "imported.json", [str(folder)], whole=False)
     capsys.readouterr()
-    specchat("sources")
+    specchat("imports")
     assert "incomplete: import it again" in capsys.readouterr().out
 
 
@@ -194,7 +194,7 @@ def test_forget_leaves_no_byte_in_any_file(
             content = file.read_bytes()
             assert SENTENCE.encode() not in content, file
             assert bytes(folder) not in content, file
-    specchat("sources")
+    specchat("imports")
     assert capsys.readouterr().out.startswith(f"{kept}  (1 document, ")
 
 
@@ -252,7 +252,7 @@ def test_a_damaged_history_is_told_of(
     )
 
 
-def test_forgetting_a_source_whose_folder_is_gone(
+def test_forgetting_an_import_whose_folder_is_gone(
     specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     specchat("import", folder / "a.md")
@@ -269,22 +269,22 @@ def test_passages_are_found_without_a_model(
     capsys.readouterr()
     assert specchat("find", "brass", "telescopes") == DONE
     assert capsys.readouterr().out.splitlines()[:2] == [f"{folder / 'a.md'}:1", "Animals"]
-    assert specchat("find", "walrus", "--json", "--source", folder) == DONE
+    assert specchat("find", "walrus", "--json", "--import", folder) == DONE
     (passage,) = json.loads(capsys.readouterr().out)["passages"]
     assert passage["text"] == f"# Animals\n\n{SENTENCE}"
     assert (passage["first_line"], passage["last_line"]) == (1, 3)
 
 
-def test_nothing_found_and_a_source_that_is_not_there_say_so(
+def test_nothing_found_and_an_import_that_is_not_there_say_so(
     specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert specchat("find", "giraffe") == DONE
     assert capsys.readouterr().err.startswith("No imports.")
-    assert specchat("find", "walrus", "--source", folder) == FAILED
+    assert specchat("find", "walrus", "--import", folder) == FAILED
     assert "no import" in capsys.readouterr().err
 
 
-def test_a_forgotten_source_is_not_found(
+def test_a_forgotten_import_is_not_found(
     specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str], data: Path
 ) -> None:
     assert specchat("import", folder) == DONE

@@ -10,7 +10,7 @@ import pytest
 
 from app.conversation.assistant import Assistant
 from app.conversation.events import Dropped, Event, Finished, Prefilling, Wrote
-from app.conversation.statistics import SOURCES_KEY, Piece, attributed_pieces
+from app.conversation.statistics import ORIGINS_KEY, Piece, attributed_pieces
 from datastores.chats.history import History
 from datastores.errors import ContextOverflowError, InputError, ModelError
 from engines.chat_template.prompt_builder import Message
@@ -39,7 +39,7 @@ def test_an_answer_is_yielded_and_stored_alike(tmp_path: Path, history: History)
     assert answer.content == text_of(events) != ""
     assert answer.finish == end.finish
     assert len(answer.tokens) == end.statistics.tokens
-    assert answer.statistics["target_calls"] == end.statistics.target_calls
+    assert answer.statistics["steps"] == end.statistics.steps
     assert answer.statistics["seed"] == end.seed
     assert isinstance(events[0], Prefilling)
     assert history.chat(chat.id).title == "sing sea shanties"
@@ -291,9 +291,9 @@ def test_figures_add_up(tmp_path: Path, history: History) -> None:
     statistics = end.statistics
     assert end.finish == "length"
     assert statistics.accepted > 0
-    assert sum(statistics.by_source.values()) == statistics.accepted
-    assert statistics.tokens == statistics.call_tokens + 1
-    assert statistics.call_tokens == statistics.accepted + statistics.target_calls
+    assert sum(statistics.by_origin.values()) == statistics.accepted
+    assert statistics.tokens == statistics.step_tokens + 1
+    assert statistics.step_tokens == statistics.accepted + statistics.steps
     assert 0 < statistics.acceptance_rate <= 1
 
 
@@ -324,10 +324,10 @@ def test_who_drafted_what_is_kept_with_the_answer(tmp_path: Path, history: Histo
         for event in assistant.answer(chat, history.chat(chat).active, question):
             shown += event.pieces if isinstance(event, Wrote) else ()
     answer = history.thread(chat)[-1]
-    kept = attributed_pieces(answer.content, answer.statistics[SOURCES_KEY])  # type: ignore[arg-type]
-    assert {piece.source for piece in kept} > {0}
-    assert [(letter, piece.source) for piece in kept for letter in piece.text] == [
-        (letter, piece.source) for piece in shown for letter in piece.text
+    kept = attributed_pieces(answer.content, answer.statistics[ORIGINS_KEY])  # type: ignore[arg-type]
+    assert {piece.origin for piece in kept} > {0}
+    assert [(letter, piece.origin) for piece in kept for letter in piece.text] == [
+        (letter, piece.origin) for piece in shown for letter in piece.text
     ]
 
 

@@ -77,9 +77,9 @@ def test_after_a_change_what_is_in_its_place_is_shown_as_changed(locations: Loca
     [
         "text",
         [3, None, [], "a"],
-        [{"source": "/a"}],
-        [{"source": 1, "file": "a", "first_line": 1, "last_line": 1}],
-        [{"source": "/a", "file": "a", "first_line": "1", "last_line": 1}],
+        [{"import_path": "/a"}],
+        [{"import_path": 1, "file": "a", "first_line": 1, "last_line": 1}],
+        [{"import_path": "/a", "file": "a", "first_line": "1", "last_line": 1}],
     ],
 )
 def test_what_is_no_citation_is_left_out(records: object) -> None:
@@ -87,7 +87,7 @@ def test_what_is_no_citation_is_left_out(records: object) -> None:
 
 
 def test_records_of_the_first_version_are_read() -> None:
-    record = {"source": "/a", "file": "b", "first_line": 1, "last_line": 2}
+    record = {"import_path": "/a", "file": "b", "first_line": 1, "last_line": 2}
     assert stored_citations({CITATIONS_KEY: [record]}) == [Citation("/a", "b", 0, 1, 2, "")]
     assert stored_citations({}) == []
     assert stored_citations({CITATIONS_KEY: []}) == []
@@ -96,7 +96,7 @@ def test_records_of_the_first_version_are_read() -> None:
 def test_exports_name_the_citations(history: History) -> None:
     chat = history.create_chat("Zoo")
     question = history.add_message(chat.id, None, USER, "Who?")
-    record = {"source": "/a", "file": "`b\n.md", "first_line": 3, "last_line": 4}
+    record = {"import_path": "/a", "file": "`b\n.md", "first_line": 3, "last_line": 4}
     figures = {CITATIONS_KEY: [record]}
     history.add_message(chat.id, question.id, ASSISTANT, "The walrus.", statistics=figures)
     text = "".join(as_markdown(history, history.chats()))

@@ -14,9 +14,9 @@ from app.config import Options
 from app.conversation.assistant import Assistant
 from app.conversation.citations import CITATIONS_KEY
 from app.conversation.continuation import NO_TOKENS, OTHER_MODEL
-from app.conversation.documents import Documents
 from app.conversation.events import Event, Resumed, Wrote
-from app.conversation.statistics import SOURCES_KEY, attributed_pieces
+from app.conversation.imported_texts import ImportedTexts
+from app.conversation.statistics import ORIGINS_KEY, attributed_pieces
 from app.engine.engine import load
 from app.indexing.passage_index import update
 from app.locations import Locations
@@ -75,7 +75,7 @@ def test_a_stopped_answer_goes_on_as_the_one_that_was_never_stopped(
     assert [message.role for message in history.thread(answer.chat)] == ["user", "assistant"]
     assert history.versions(answer.chat) == {}, "one message, not two versions"
     assert answer.statistics["tokens"] == whole.statistics["tokens"]
-    runs = answer.statistics[SOURCES_KEY]
+    runs = answer.statistics[ORIGINS_KEY]
     assert isinstance(runs, list)
     assert attributed_pieces(answer.content, runs)
 
@@ -183,16 +183,16 @@ def test_an_iterative_answer_goes_on_and_keeps_its_passages(
     tmp_path: Path, history: History
 ) -> None:
     locations = Locations(data=tmp_path, cache=tmp_path / "cache", config=tmp_path)
-    with closing(Documents.open(locations)) as documents:
+    with closing(ImportedTexts.open(locations)) as imports:
         for name, text in (
             ("walrus.md", "The walrus keeps seventeen brass telescopes in the attic."),
             ("letters.md", " ".join("abcdefghijklmnopqrstuvwxyz")),
         ):
             document = Document(name, (Part(NOTES, text),))
-            documents._library.write([StoreDocument("/notes", name, 0, document)])
-        list(update(documents._library, documents._passages))
+            imports._library.write([StoreDocument("/notes", name, 0, document)])
+        list(update(imports._library, imports._passages))
         engine = scripted_engine(tmp_path, sampling=WILD)
-        assistant = Assistant(engine, history, documents, docs="iterative")
+        assistant = Assistant(engine, history, imports, docs="iterative")
         whole = ask(assistant)
         answer = resume(assistant, ask(assistant, steps=4))
     assert answer.tokens == whole.tokens

@@ -27,7 +27,7 @@ GREEDY = Sampling(temperature=0.0)
 class SilentDrafter(Recorder):
     """A drafter that proposes nothing and keeps what it sees."""
 
-    name = "student"
+    name = "draft-model"
     top_tokens_needed = 0
 
     def propose(self, context: Context, limit: int) -> DraftTree:
@@ -137,7 +137,7 @@ def test_the_statistics_count_the_last_step_and_time_the_first_token(tmp_path: P
     steps = steps_of(events)
     assert statistics.tokens == sum(len(step.tokens) for step in steps) == request.end.max_tokens
     assert statistics.accepted == sum(step.accepted for step in steps)
-    assert statistics.target_calls == len(steps) - 1
+    assert statistics.steps == len(steps) - 1
     assert 0.0 < statistics.first_token_seconds <= statistics.seconds
 
 

@@ -13,9 +13,9 @@ import pytest
 from app.chat_settings import AnswerEnd
 from app.conversation.assistant import Assistant
 from app.conversation.citations import CITATIONS_KEY
-from app.conversation.documents import Documents
 from app.conversation.events import Event, Finished, Retrieved, Speculated, Wrote
 from app.conversation.generation import GenerationRequest
+from app.conversation.imported_texts import ImportedTexts
 from app.conversation.iterative import generate_iteratively, make_request
 from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
@@ -53,15 +53,15 @@ def embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=["words", "vectors"])
-def documents(
+def imports(
     tmp_path: Path, embedder: Path, request: pytest.FixtureRequest
-) -> Iterator[Documents]:
+) -> Iterator[ImportedTexts]:
     chosen = embedder if request.param == "vectors" else "off"
     (tmp_path / "cache").mkdir()
     shutil.copy(embedder.with_name("models.json"), tmp_path / "cache")
     (tmp_path / "config.toml").write_text(f'embedding = "{chosen}"')
     locations = Locations(data=tmp_path, cache=tmp_path / "cache", config=tmp_path)
-    with closing(Documents.open(locations)) as opened:
+    with closing(ImportedTexts.open(locations)) as opened:
         for name, text in PAGES.items():
             document = Document(name, (Part(NOTES, text),))
             opened._library.write([StoreDocument("/notes", name, 0, document)])
@@ -70,16 +70,16 @@ def documents(
         yield opened
 
 
-def index(documents: Documents) -> None:
-    list(update(documents._library, documents._passages))
-    list(embed_when_idle(documents))
+def index(imports: ImportedTexts) -> None:
+    list(update(imports._library, imports._passages))
+    list(embed_when_idle(imports))
 
 
 def generate(
-    engine: Engine, documents: Documents, sampling: Sampling, stop: Flag | None = None
+    engine: Engine, imports: ImportedTexts, sampling: Sampling, stop: Flag | None = None
 ) -> Iterator[Event]:
     request = GenerationRequest([Message("user", QUESTION)], sampling, AnswerEnd(ANSWER))
-    return generate_iteratively(engine, documents, request, Statistics(), stop or Flag())
+    return generate_iteratively(engine, imports, request, Statistics(), stop or Flag())
 
 
 def tokens(events: list[Event]) -> list[int]:
@@ -88,15 +88,15 @@ def tokens(events: list[Event]) -> list[int]:
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_the_text_is_that_of_one_search_for_each_stride(
-    tmp_path: Path, documents: Documents, temperature: float
+    tmp_path: Path, imports: ImportedTexts, temperature: float
 ) -> None:
     sampling = Sampling(temperature, seed=4)
     engine = scripted_engine(tmp_path)
-    events = list(generate(engine, documents, sampling))
+    events = list(generate(engine, imports, sampling))
     stop = StopCriteria(engine.vocabulary.stops, ANSWER)
     request = make_request(engine, [Message("user", QUESTION)], sampling, stop)
     writer = StrideWriter(engine.target, [], engine.budget, request)
-    base, expected = documents.knowledge_base(), RalmStatistics()
+    base, expected = imports.knowledge_base(), RalmStatistics()
     strides = list(write_iteratively(writer, base, request, expected))
     assert tokens(events) == [
         token for one in strides for step in one.steps for token in step.tokens
@@ -111,11 +111,11 @@ def test_the_text_is_that_of_one_search_for_each_stride(
 
 
 def test_passages_are_named_as_they_come_and_kept_with_the_answer(
-    tmp_path: Path, history: History, documents: Documents
+    tmp_path: Path, history: History, imports: ImportedTexts
 ) -> None:
     engine = scripted_engine(tmp_path)
     chat = history.create_chat()
-    assistant = Assistant(engine, history, documents, docs="iterative")
+    assistant = Assistant(engine, history, imports, docs="iterative")
     events = list(assistant.answer(chat.id, None, QUESTION))
     found = [event.passages for event in events if isinstance(event, Retrieved)]
     assert found[0][0].file == "walrus.md", "relevant to the question"
@@ -127,54 +127,56 @@ def test_passages_are_named_as_they_come_and_kept_with_the_answer(
 
 
 def test_a_question_that_nothing_covers_is_answered_without(
-    tmp_path: Path, history: History, documents: Documents
+    tmp_path: Path, history: History, imports: ImportedTexts
 ) -> None:
     chat = history.create_chat()
-    assistant = Assistant(scripted_engine(tmp_path), history, documents, docs="iterative")
+    assistant = Assistant(scripted_engine(tmp_path), history, imports, docs="iterative")
     events = list(assistant.answer(chat.id, None, "sing sea shanties"))
     assert [event for event in events if isinstance(event, Retrieved)] == [Retrieved(())]
 
 
 def test_only_the_chosen_import_is_searched(
-    tmp_path: Path, history: History, documents: Documents
+    tmp_path: Path, history: History, imports: ImportedTexts
 ) -> None:
     document = Document("seal.md", (Part(NOTES, "The seal keeps telescopes for the walrus."),))
-    documents._library.write([StoreDocument("/seals", "seal.md", 0, document)])
-    index(documents)
+    imports._library.write([StoreDocument("/seals", "seal.md", 0, document)])
+    index(imports)
     chat = history.create_chat()
     engine = scripted_engine(tmp_path)
-    assistant = Assistant(engine, history, documents, docs="iterative", source="/seals")
+    assistant = Assistant(engine, history, imports, docs="iterative", import_path="/seals")
     events = list(assistant.answer(chat.id, None, "Which telescopes does the walrus keep?"))
     found = {one.file for event in events if isinstance(event, Retrieved) for one in event.passages}
     assert found == {"seal.md"}
 
 
 def test_words_search_again_where_only_the_built_in_model_embeds(
-    documents: Documents, embedder: Path, monkeypatch: pytest.MonkeyPatch
+    imports: ImportedTexts, embedder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    by_meaning = documents._dense() is not None
-    assert isinstance(documents.knowledge_base(), VectorKnowledgeBase) == by_meaning
-    monkeypatch.setattr("app.conversation.documents.embedded_embedding_model", lambda: embedder)
-    assert isinstance(documents.knowledge_base(), TextKnowledgeBase)
+    by_meaning = imports._dense() is not None
+    assert isinstance(imports.knowledge_base(), VectorKnowledgeBase) == by_meaning
+    monkeypatch.setattr(
+        "app.conversation.imported_texts.embedded_embedding_model", lambda: embedder
+    )
+    assert isinstance(imports.knowledge_base(), TextKnowledgeBase)
 
 
 def test_answers_from_the_same_passages_share_what_they_learn_of_strides(
-    tmp_path: Path, documents: Documents
+    tmp_path: Path, imports: ImportedTexts
 ) -> None:
-    def learned(source: str) -> float:
-        base = documents.knowledge_base(source)
-        return documents.stride_scheduler(base, source).accuracy
+    def learned(import_path: str) -> float:
+        base = imports.knowledge_base(import_path)
+        return imports.stride_scheduler(base, import_path).accuracy
 
     before = learned("")
-    list(generate(scripted_engine(tmp_path), documents, Sampling(0.0)))
+    list(generate(scripted_engine(tmp_path), imports, Sampling(0.0)))
     assert learned("") != before
     assert learned("/notes") == before, "another base is searched in another time"
 
 
-def test_stopping_keeps_what_was_confirmed(tmp_path: Path, documents: Documents) -> None:
+def test_stopping_keeps_what_was_confirmed(tmp_path: Path, imports: ImportedTexts) -> None:
     stop = Flag()
     events: list[Event] = []
-    for event in generate(scripted_engine(tmp_path), documents, Sampling(0.0), stop):
+    for event in generate(scripted_engine(tmp_path), imports, Sampling(0.0), stop):
         events.append(event)
         if len(tokens(events)) >= 8:
             stop.set()
@@ -185,24 +187,24 @@ def test_stopping_keeps_what_was_confirmed(tmp_path: Path, documents: Documents)
 
 
 def test_a_text_that_is_forgotten_meanwhile_ends_nothing(
-    tmp_path: Path, documents: Documents
+    tmp_path: Path, imports: ImportedTexts
 ) -> None:
     events: list[Event] = []
-    for event in generate(scripted_engine(tmp_path), documents, Sampling(0.0)):
+    for event in generate(scripted_engine(tmp_path), imports, Sampling(0.0)):
         events.append(event)
         if isinstance(event, Wrote):
-            documents._passages.remove(documents._passages.keys())
+            imports._passages.remove(imports._passages.keys())
     assert len(tokens(events)) == ANSWER
     assert isinstance(events[-1], Finished)
 
 
 def test_a_chunk_that_is_longer_than_the_context_ends_nothing(
-    tmp_path: Path, documents: Documents
+    tmp_path: Path, imports: ImportedTexts
 ) -> None:
     document = Document("long.md", (Part(NOTES, "telescopes walrus keep " * 40),))
-    documents._library.write([StoreDocument("/notes", "long.md", 0, document)])
-    index(documents)
+    imports._library.write([StoreDocument("/notes", "long.md", 0, document)])
+    index(imports)
     engine = scripted_engine(tmp_path, context_length=256)
-    events = list(generate(engine, documents, Sampling(0.0)))
+    events = list(generate(engine, imports, Sampling(0.0)))
     assert isinstance(events[-1], Finished)
     assert 0 < len(tokens(events)) <= ANSWER

@@ -11,9 +11,9 @@ import pytest
 
 import app.conversation.knn
 from app.conversation.assistant import Assistant
-from app.conversation.documents import Documents
 from app.conversation.events import Event, Finished, Interpolated, Retrieved, Wrote
-from app.conversation.privacy import text_source
+from app.conversation.imported_texts import ImportedTexts
+from app.conversation.privacy import owner_of_text
 from app.conversation.statistics import STATES_KEY
 from app.engine.engine import Engine
 from app.engine.stores import open_dense
@@ -40,48 +40,48 @@ def heavy_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def documents(tmp_path: Path) -> Iterator[Documents]:
+def imports(tmp_path: Path) -> Iterator[ImportedTexts]:
     locations = Locations(data=tmp_path, cache=tmp_path / "cache", config=tmp_path)
-    with closing(Documents.open(locations)) as opened:
+    with closing(ImportedTexts.open(locations)) as opened:
         for folder in ("/notes", "/letters"):
             document = Document("walrus.md", (Part(NOTES, f"{folder} {NOTE}"),))
             opened._library.write([StoreDocument(folder, "walrus.md", 0, document)])
         yield opened
 
 
-def read_imports(engine: Engine, documents: Documents) -> None:
+def read_imports(engine: Engine, imports: ImportedTexts) -> None:
     """Encode the imported texts, as idle work does."""
-    open_dense(engine.stores, documents.locations, engine.target)
+    open_dense(engine.stores, imports.locations, engine.target)
     worker = engine.stores.dense
     assert worker is not None
-    for key in documents.texts():
+    for key in imports.texts():
         read = engine.vocabulary.encode(NOTE)
-        source = text_source(key)
-        worker.ask(partial(DenseIndex.add_document, source=source, tokens=read))
+        owner = owner_of_text(key)
+        worker.ask(partial(DenseIndex.add_text, owner=owner, tokens=read))
     list(encode_backlog(engine.target, worker))
 
 
 @pytest.fixture
-def engine(tmp_path: Path, documents: Documents) -> Iterator[Engine]:
+def engine(tmp_path: Path, imports: ImportedTexts) -> Iterator[Engine]:
     made = scripted_engine(tmp_path, sampling=GREEDY)
-    read_imports(made, documents)
+    read_imports(made, imports)
     yield made
     made.stores.close()
 
 
 def answer(
-    engine: Engine, history: History, documents: Documents, docs: str, source: str = ""
+    engine: Engine, history: History, imports: ImportedTexts, docs: str, import_path: str = ""
 ) -> list[Event]:
     chat = history.create_chat()
-    assistant = Assistant(engine, history, documents, docs=docs, source=source)
+    assistant = Assistant(engine, history, imports, docs=docs, import_path=import_path)
     return list(assistant.answer(chat.id, None, QUESTION))
 
 
 def test_neighbours_word_the_answer_which_says_so(
-    engine: Engine, history: History, documents: Documents
+    engine: Engine, history: History, imports: ImportedTexts
 ) -> None:
-    plain = answer(engine, history, documents, "off")
-    worded = answer(engine, history, documents, "knn")
+    plain = answer(engine, history, imports, "off")
+    worded = answer(engine, history, imports, "knn")
     assert tokens(worded) != tokens(plain)
     assert not any(isinstance(event, Retrieved) for event in worded)
     first, *_, figures, end = worded
@@ -99,7 +99,7 @@ def test_neighbours_word_the_answer_which_says_so(
 def test_putting_searches_off_and_drafting_change_nothing(
     tmp_path: Path,
     history: History,
-    documents: Documents,
+    imports: ImportedTexts,
     monkeypatch: pytest.MonkeyPatch,
     temperature: float,
 ) -> None:
@@ -109,8 +109,8 @@ def test_putting_searches_off_and_drafting_change_nothing(
         sampling = Sampling(temperature, seed=4)
         engine = scripted_engine(tmp_path, sampling=sampling, drafters=drafters)
         if not texts:
-            read_imports(engine, documents)
-        events = answer(engine, history, documents, "knn")
+            read_imports(engine, imports)
+        events = answer(engine, history, imports, "knn")
         texts.append(
             [token for event in events if isinstance(event, Wrote) for token in event.step.tokens]
         )
@@ -120,42 +120,42 @@ def test_putting_searches_off_and_drafting_change_nothing(
 
 
 def test_only_the_chosen_import_counts_and_what_is_forgotten_does_not(
-    engine: Engine, history: History, documents: Documents
+    engine: Engine, history: History, imports: ImportedTexts
 ) -> None:
-    both = answer(engine, history, documents, "knn")[0]
+    both = answer(engine, history, imports, "knn")[0]
     assert isinstance(both, Interpolated)
-    one = answer(engine, history, documents, "knn", "/notes")[0]
+    one = answer(engine, history, imports, "knn", "/notes")[0]
     assert one == Interpolated(both.states // 2)
-    documents._library.forget("/notes")
-    assert answer(engine, history, documents, "knn")[0] == one
-    assert answer(engine, history, documents, "knn", "/notes")[0] == Interpolated(0)
+    imports._library.forget("/notes")
+    assert answer(engine, history, imports, "knn")[0] == one
+    assert answer(engine, history, imports, "knn", "/notes")[0] == Interpolated(0)
 
 
 def test_what_is_forgotten_during_an_answer_counts_no_more(
-    engine: Engine, history: History, documents: Documents
+    engine: Engine, history: History, imports: ImportedTexts
 ) -> None:
-    plain = answer(engine, history, documents, "off")
+    plain = answer(engine, history, imports, "off")
     chat = history.create_chat()
-    events = Assistant(engine, history, documents, docs="knn").answer(chat.id, None, QUESTION)
+    events = Assistant(engine, history, imports, docs="knn").answer(chat.id, None, QUESTION)
     assert isinstance(next(events), Interpolated)
-    for key in documents.texts():
-        engine.stores.forget_source(text_source(key))
+    for key in imports.texts():
+        engine.stores.forget(owner_of_text(key))
     assert tokens(list(events)) == tokens(plain)
 
 
 def test_without_encoded_imports_the_model_answers_and_says_so(
-    tmp_path: Path, history: History, documents: Documents
+    tmp_path: Path, history: History, imports: ImportedTexts
 ) -> None:
     engine = scripted_engine(tmp_path, sampling=GREEDY)
-    plain = answer(engine, history, documents, "off")
-    worded = answer(engine, history, documents, "knn")
+    plain = answer(engine, history, imports, "off")
+    worded = answer(engine, history, imports, "knn")
     assert worded[0] == Interpolated(0)
     assert tokens(worded) == tokens(plain)
     engine.stores.close()
 
 
 def test_nothing_learns_from_borrowed_words(
-    engine: Engine, history: History, documents: Documents
+    engine: Engine, history: History, imports: ImportedTexts
 ) -> None:
     costs = engine.costs.table(64)
     seen = list[object]()
@@ -168,6 +168,6 @@ def test_nothing_learns_from_borrowed_words(
             seen.append(step)
 
     engine.observers = [Observer()]
-    answer(engine, history, documents, "knn")
+    answer(engine, history, imports, "knn")
     assert not seen
     assert engine.costs.table(64) == costs

@@ -11,10 +11,10 @@ import pytest
 
 from app.conversation import generation, privacy
 from app.conversation.assistant import Assistant
-from app.conversation.privacy import CHAT_PREFIX, ChatIsolation, chat_source
+from app.conversation.privacy import CHAT_PREFIX, ChatIsolation, owner_of_chat
+from app.engine.draft_model_versions import replay_path
 from app.engine.engine import Engine
 from app.engine.stores import make_observers, open_replay
-from app.engine.student_versions import replay_path
 from app.locations import locate
 from app.runtime.idle_encoding import encode_when_idle
 from datastores.chats.history import History
@@ -225,5 +225,5 @@ def test_answers_are_filed_under_their_chat(tmp_path: Path, engine: Engine) -> N
         for chat in chats:
             list(assistant.answer(chat, None, "hello"))
         assert engine.stores.dense is not None
-        sources = engine.stores.dense.ask(lambda index: index.sources(CHAT_PREFIX))
-        assert sources == {chat_source(history.name, chat) for chat in chats}
+        owners = engine.stores.dense.ask(lambda index: index.owners(CHAT_PREFIX))
+        assert owners == {owner_of_chat(history.name, chat) for chat in chats}

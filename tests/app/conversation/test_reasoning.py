@@ -11,7 +11,7 @@ from app.bench.forced import ForcedTarget, forced
 from app.conversation.assistant import Assistant
 from app.conversation.events import Event, Finished, Prefilling, Wrote
 from app.conversation.export import as_markdown
-from app.conversation.statistics import SOURCES_KEY, attributed_pieces
+from app.conversation.statistics import ORIGINS_KEY, attributed_pieces
 from app.engine.engine import Engine
 from datastores.chats.history import History
 from engines.chat_template.prompt_builder import Message
@@ -106,7 +106,7 @@ def test_a_prompt_that_opens_the_reasoning_marks_the_answer_even_if_it_is_stoppe
     stopped = history.thread(chat)[-1]
     assert stopped.content.startswith("[THINK]Hm. ")
     assert split_reasoning(stopped.content).answer == ""
-    runs = stopped.statistics[SOURCES_KEY]
+    runs = stopped.statistics[ORIGINS_KEY]
     assert isinstance(runs, list)
     pieces = attributed_pieces(stopped.content, runs)
     assert "".join(piece.text for piece in pieces) == stopped.content

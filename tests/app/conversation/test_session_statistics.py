@@ -60,8 +60,8 @@ def test_the_token_of_the_prefill_has_no_speed() -> None:
 
 def test_now_is_the_last_seconds_while_writing_and_the_answer_afterwards() -> None:
     session = SessionStatistics()
-    session.observe(wrote(1, PASS, replace(SCRIPT, cycle=3.0)), 0.0)
-    session.observe(wrote(2, PASS, replace(SCRIPT, cycle=1.0)), 3.0)
+    session.observe(wrote(1, PASS, replace(SCRIPT, step_s=3.0)), 0.0)
+    session.observe(wrote(2, PASS, replace(SCRIPT, step_s=1.0)), 3.0)
     assert session.current.speed == pytest.approx(3.0)
     session.end()
     assert session.current.speed == pytest.approx(6 / 4)

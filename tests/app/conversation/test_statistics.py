@@ -17,26 +17,26 @@ from app.conversation.statistics import (
     attributed_pieces,
     compare_chain,
 )
-from engines.draft_tree import CHATS, PROMPT, RECYCLE, SOURCE_NAMES, STUDENT, root_only
+from engines.draft_tree import CHATS, DRAFT_MODEL, ORIGIN_NAMES, PROMPT, RECYCLE, root_only
 from engines.step import Proposal
 from tests.app.interface.scripted import Script, wrote
 
 PIECES = st.lists(
-    st.builds(Piece, st.text(min_size=1, max_size=5), st.sampled_from([0, *SOURCE_NAMES])),
+    st.builds(Piece, st.text(min_size=1, max_size=5), st.sampled_from([0, *ORIGIN_NAMES])),
     max_size=20,
 )
 
 
 @given(PIECES)
-def test_runs_give_back_each_character_with_its_source(pieces: list[Piece]) -> None:
+def test_runs_give_back_each_character_with_its_origin(pieces: list[Piece]) -> None:
     provenance = Provenance()
     provenance.append(pieces)
     text = "".join(piece.text for piece in pieces)
     kept = attributed_pieces(text, json.loads(json.dumps(provenance.runs())))
-    assert [(letter, piece.source) for piece in kept for letter in piece.text] == [
-        (letter, piece.source) for piece in pieces for letter in piece.text
+    assert [(letter, piece.origin) for piece in kept for letter in piece.text] == [
+        (letter, piece.origin) for piece in pieces for letter in piece.text
     ]
-    assert all(one.source != other.source for one, other in pairwise(kept))
+    assert all(one.origin != other.origin for one, other in pairwise(kept))
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_runs_of_another_text_are_not_used(runs: list[object]) -> None:
     assert attributed_pieces("one", runs) == []
 
 
-def test_neighbours_of_one_source_are_joined() -> None:
+def test_neighbours_of_one_origin_are_joined() -> None:
     provenance = Provenance()
     provenance.append([Piece("a", CHATS), Piece("bc", CHATS)])
     provenance.append([Piece("d", 0)])
     assert provenance.runs() == [(3, "chats"), (1, "")]
 
 
-def test_drafts_are_counted_by_the_longest_path_of_each_source() -> None:
+def test_drafts_are_counted_by_the_longest_path_of_each_origin() -> None:
     statistics = Statistics()
     said = [("a", PROMPT), ("b", PROMPT | CHATS), ("c", RECYCLE), ("d", 0)]
     event = wrote(1, said, Script([], rejected=3))
@@ -61,8 +61,8 @@ def test_drafts_are_counted_by_the_longest_path_of_each_source() -> None:
     assert event.step.drafted == 6, "three of them beside the path that was accepted"
     assert (statistics.longest_drafted, statistics.accepted) == (3, 3)
     assert statistics.acceptance_rate == 1.0, "beside a path that was accepted none can be"
-    assert statistics.drafted_by_source == {"prompt": 2, "recycle": 1}
-    assert statistics.by_source == {"prompt": 2, "recycle": 1}
+    assert statistics.drafted_by_origin == {"prompt": 2, "recycle": 1}
+    assert statistics.by_origin == {"prompt": 2, "recycle": 1}
 
 
 def test_what_drafts_would_have_supplied_is_of_this_answer_alone() -> None:
@@ -81,15 +81,15 @@ def test_what_drafts_would_have_supplied_is_of_this_answer_alone() -> None:
         for number, token in enumerate(tokens):
             drafts = proposals if number == 0 else (Proposal("prompt", other, 0.0),)
             statistics.observe(replace(step, tokens=(token,), proposals=drafts))
-        return statistics.possible_by_source
+        return statistics.possible_by_origin
 
     assert counted(11, 21, 31) == {"prompt": 3}
     assert counted(11, 21, 7, 12) == {"prompt": 2, "chats": 1}, "behind a wrong one another begins"
-    assert counted(12, 9) == {"prompt": 1}, "each word counts for one source"
+    assert counted(12, 9) == {"prompt": 1}, "each word counts for one origin"
     assert counted(9, 9) == {}
 
 
-def test_no_source_would_have_supplied_less_than_it_did() -> None:
+def test_no_origin_would_have_supplied_less_than_it_did() -> None:
     tree = root_only(0)
     tree.add(0, 11, RECYCLE, 0.8)
     both = root_only(0)
@@ -98,14 +98,14 @@ def test_no_source_would_have_supplied_less_than_it_did() -> None:
     statistics = Statistics()
     proposals = (Proposal("recycle", tree, 0.0), Proposal("prompt", both, 0.0))
     statistics.observe(replace(step, tokens=(11,), proposals=proposals))
-    assert statistics.by_source == statistics.possible_by_source == {"prompt": 1}
+    assert statistics.by_origin == statistics.possible_by_origin == {"prompt": 1}
     statistics = Statistics()
-    statistics.observe(replace(step, tokens=(11,), sources=(0,), proposals=proposals))
-    assert statistics.possible_by_source == {"prompt": 1}, "credited in the same order"
+    statistics.observe(replace(step, tokens=(11,), origins=(0,), proposals=proposals))
+    assert statistics.possible_by_origin == {"prompt": 1}, "credited in the same order"
 
 
 def test_time_without_drafts_is_known_of_compared_steps() -> None:
-    statistics, script = Statistics(), Script([], cycle=0.06)
+    statistics, script = Statistics(), Script([], step_s=0.06)
     for number, said in enumerate([[("a", 0)], [("b", CHATS), ("c", 0)], [("d", 0)]]):
         event = wrote(number, said, script)
         statistics.observe(event.step)
@@ -116,12 +116,12 @@ def test_time_without_drafts_is_known_of_compared_steps() -> None:
     total = Statistics()
     total.add(statistics)
     total.add(statistics)
-    assert total.drafted_by_source == {"chats": 2}
+    assert total.drafted_by_origin == {"chats": 2}
     assert total.plain_seconds == pytest.approx(2 * statistics.plain_seconds)
 
 
 def test_a_plain_time_learned_in_a_stall_makes_no_ratio_above_the_tokens_of_a_step() -> None:
-    event = wrote(1, [("a", CHATS), ("b", CHATS), ("c", 0)], Script([], cycle=0.06))
+    event = wrote(1, [("a", CHATS), ("b", CHATS), ("c", 0)], Script([], step_s=0.06))
     timings = event.step.timings
     stalled = replace(event.budget_status, plain_seconds=5.0)
     seconds = Statistics().compare(event.step, stalled)
@@ -130,7 +130,7 @@ def test_a_plain_time_learned_in_a_stall_makes_no_ratio_above_the_tokens_of_a_st
 
 def test_drafts_are_compared_with_a_machine_as_busy_as_it_is_now() -> None:
     calm = replace(Script([]).budget_status, plain_seconds=0.05)
-    busy = Script([], cycle=0.2, budget_status=calm)  # another program was started
+    busy = Script([], step_s=0.2, budget_status=calm)  # another program was started
     statistics = Statistics()
     drafted = wrote(1, [("a", CHATS), ("b", 0)], busy)
     assert statistics.compare(drafted.step, calm) == pytest.approx(2 * 0.05), "nothing is known yet"
@@ -150,14 +150,14 @@ def test_what_earlier_versions_stored_is_not_taken_for_more_accepted_than_drafte
     assert resumed.acceptance_rate == 31 / 61
 
 
-def test_the_student_is_compared_with_the_text_that_came() -> None:
+def test_the_draft_model_is_compared_with_the_text_that_came() -> None:
     tree = root_only(0)
-    first = tree.add(0, 11, STUDENT, 0.8)
-    tree.add(0, 12, STUDENT, 0.1)
-    second = tree.add(first, 21, STUDENT, 0.7)
-    tree.add(first, 22, STUDENT, 0.2)
-    tree.add(second, 31, STUDENT, 0.6)
-    proposal = Proposal("student", tree, 0.0)
+    first = tree.add(0, 11, DRAFT_MODEL, 0.8)
+    tree.add(0, 12, DRAFT_MODEL, 0.1)
+    second = tree.add(first, 21, DRAFT_MODEL, 0.7)
+    tree.add(first, 22, DRAFT_MODEL, 0.2)
+    tree.add(second, 31, DRAFT_MODEL, 0.6)
+    proposal = Proposal("draft-model", tree, 0.0)
     assert compare_chain(proposal, (11, 21, 31, 7)) == (3, 3)
     assert compare_chain(proposal, (11, 22, 31)) == (2, 1), "nothing behind a wrong token counts"
     assert compare_chain(proposal, (12, 7)) == (1, 0), "a branch is not the likeliest path"
@@ -171,8 +171,8 @@ def test_the_student_is_compared_with_the_text_that_came() -> None:
 def test_proposals_that_were_not_verified_are_compared_too() -> None:
     event = wrote(1, [("a", 0)], Script([]))
     tree = root_only(0)
-    tree.add(0, event.step.tokens[0], STUDENT, 0.9)
+    tree.add(0, event.step.tokens[0], DRAFT_MODEL, 0.9)
     statistics = Statistics()
-    proposals = (Proposal("student", tree, 0.0), Proposal("prompt", tree, 0.0))
+    proposals = (Proposal("draft-model", tree, 0.0), Proposal("prompt", tree, 0.0))
     statistics.observe(replace(event.step, proposals=proposals))
-    assert (statistics.student_compared, statistics.student_acceptance) == (1, 1.0)
+    assert (statistics.draft_model_compared, statistics.draft_model_acceptance) == (1, 1.0)

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from app.config import Options
-from app.engine.engine import Engine, load
-from app.engine.student import adopt_versions
-from app.engine.student_versions import (
+from app.engine.draft_model import adopt_versions
+from app.engine.draft_model_versions import (
     drop_tainted,
     head_versions,
     learning_histories,
     new_answers,
     replay_path,
 )
+from app.engine.engine import Engine, load
 from app.locations import Locations
 from app.models.discovery import embedded
 from datastores.replay_buffer.store import ReplayBuffer
@@ -103,7 +103,7 @@ def test_it_goes_with_what_it_learned_from(
         publish(versions, weights, buffer)
         drop_tainted(locations)
         assert versions.current == 1
-        assert learning_histories(locations)[TARGET].versions == [], "those are the student's"
+        assert learning_histories(locations)[TARGET].versions == [], "those are the draft model's"
         assert new_answers(locations, TARGET, versions, with_states=True).count == 1
         buffer.forget("chat:h:1")
         drop_tainted(locations)

@@ -46,9 +46,9 @@ def test_costs_survive_and_keys_stay_apart(tmp_path: Path) -> None:
         b'{"one": {}}',
         b'{"one": {"costs": {"plain": {"9": [NaN]}, "ratios": {}}, "calibration": {}}}',
         b'{"one": {"costs": {"plain": {"9": [0.5]}, "ratios": {}}, "acceptance": 3}}',
-        b'{"one": {"costs": {}, "calibration": {}, "drafters": {"student": {"pause": 1}}}}',
+        b'{"one": {"costs": {}, "calibration": {}, "drafters": {"draft-model": {"pause": 1}}}}',
         b'{"one": {"costs": {}, "calibration": {}, "drafters":'
-        b' {"student": {"seconds": 1e999, "utility": 0.1, "pause": 1}}}}',
+        b' {"draft-model": {"seconds": 1e999, "utility": 0.1, "pause": 1}}}}',
         b"[" * 100_000,
     ],
 )
@@ -71,13 +71,13 @@ def test_a_damaged_file_means_a_word_and_learning_again(tmp_path: Path, content:
 def test_a_drafter_that_did_not_pay_begins_the_next_session_paused(tmp_path: Path) -> None:
     path, backoffs, again = tmp_path / "costs.json", DrafterBackoffs(), DrafterBackoffs()
     for _ in range(8):
-        backoffs["student"].record(0.0, 0.002, 1000.0)
+        backoffs["draft-model"].record(0.0, 0.002, 1000.0)
         backoffs["prompt"].record(1.0, 0.00001, 1000.0)
     LearnedState(path, "one").save(CostModel(), AcceptanceModel(), backoffs)
     LearnedState(path, "one").restore(CostModel(), AcceptanceModel(), again)
     assert again["prompt"].pause == 0
-    assert again["student"].pause == MAX_RESTORED_PAUSE_STEPS < backoffs["student"].pause
-    assert again["student"].utility == backoffs["student"].utility < 0.0
+    assert again["draft-model"].pause == MAX_RESTORED_PAUSE_STEPS < backoffs["draft-model"].pause
+    assert again["draft-model"].utility == backoffs["draft-model"].utility < 0.0
 
 
 def test_nothing_kept_is_no_damage(tmp_path: Path) -> None:

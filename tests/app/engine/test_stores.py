@@ -40,7 +40,7 @@ def test_a_damaged_index_is_set_aside_with_a_word_and_made_anew(
 ) -> None:
     stores = opened(locations)
     assert stores.dense is not None
-    stores.dense.ask(lambda index: index.add_document("text", list(range(60)) * 200))
+    stores.dense.ask(lambda index: index.add_text("text", list(range(60)) * 200))
     stores.close()
     whole = path_of(locations).read_bytes()
     cut = whole[: int(keep * len(whole))]

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from unittest.mock import patch
 
 from app.importing import reader_process, readers
-from app.importing.source_file import FormatReader, Outcome, SourceFile
+from app.importing.import_file import FormatReader, ImportFile, Outcome
 from engines.child_process import run_child
 
 
-def _claims(file: SourceFile) -> bool:
+def _claims(file: ImportFile) -> bool:
     return file.suffix in (".dies", ".hangs", ".fills", ".raises")
 
 
-def _read(file: SourceFile) -> Iterator[Outcome]:
+def _read(file: ImportFile) -> Iterator[Outcome]:
     if file.suffix == ".dies":
         os.abort()
     while file.suffix == ".hangs":

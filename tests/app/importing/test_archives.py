@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from app.importing.archives import REPLACED
-from app.importing.source_file import MAX_ARCHIVE_MEMBERS, MIN_UNPACKED_LIMIT_BYTES
+from app.importing.import_file import MAX_ARCHIVE_MEMBERS, MIN_UNPACKED_LIMIT_BYTES
 from datastores.library.library import Library
 from tests.app.importing.conftest import Importer
 from tests.app.importing.texts import stored, zipped

@@ -39,15 +39,15 @@ def test_files_come_in_the_order_of_names_before_folders(folder: Path) -> None:
     assert not skipped
 
 
-def test_the_source_is_what_was_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_import_is_what_was_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _fill(folder, "a/x.md")
     monkeypatch.chdir(folder)
     (one,) = find_files(Path("a"), frozenset())
     (two,) = find_files(Path("a/../a/x.md"), frozenset())
     assert isinstance(one, FoundFile)
     assert isinstance(two, FoundFile)
-    assert (one.source, one.name) == (str(folder / "a"), "x.md")
-    assert (two.source, two.name) == (str(folder / "a" / "x.md"), "x.md")
+    assert (one.import_path, one.name) == (str(folder / "a"), "x.md")
+    assert (two.import_path, two.name) == (str(folder / "a" / "x.md"), "x.md")
 
 
 def test_nested_gitignores_the_deeper_decides(folder: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.importing import source_file
+from app.importing import import_file
 from app.importing.events import Event, FindingFiles, ImportFinished, ImportProgress, SkippedFile
 from app.importing.pipeline import import_paths
 from datastores.errors import InputError
@@ -145,7 +145,7 @@ def test_cancelling_keeps_what_is_stored_and_going_on_ends_the_same(
     events = import_paths([folder], library)
     _until(events, 12)
     events.close()
-    assert library.sources()[0].documents == 12
+    assert library.imports()[0].documents == 12
     list(import_paths([folder], library))
     assert rows_of(library.store.path) == rows_of(tmp_path / "undisturbed.db")
 
@@ -187,7 +187,7 @@ def _hostile(folder: Path) -> dict[str, str]:
     good = zipped(folder / "good.zip", {"in zip.md": b"good", "deeper/too.md": b"good too"})
     (folder / "truncated.zip").write_bytes(good.read_bytes()[:-30])
     (folder / "truncated.pdf").write_bytes(pdf("words")[:200])
-    zipped(folder / "bomb.zip", {"zeros.txt": bytes(80 * source_file.MIB)})
+    zipped(folder / "bomb.zip", {"zeros.txt": bytes(80 * import_file.MIB)})
     traversal = {"../../evil.md": b"x", "/etc/evil.md": b"x", "C:\\evil.md": b"x", "fine.md": b"y"}
     zipped(folder / "traversal.zip", traversal)
     _tar(folder / "traversal.tar.gz", {"../evil.md": b"x", "fine too.md": b"z"})
@@ -195,7 +195,7 @@ def _hostile(folder: Path) -> dict[str, str]:
     _sparse(folder / "line.txt", 2**30)
     _sparse(folder / "line.json", 2**30)
     (folder / "line.jsonl").write_bytes(b'{"messages": [{"role": "user", "content": "hello"}]}\n')
-    os.truncate(folder / "line.jsonl", 40 * source_file.MIB)
+    os.truncate(folder / "line.jsonl", 40 * import_file.MIB)
     (folder / "mixed.txt").write_bytes("Größe\n".encode() + "Füße\n".encode("latin-1"))
     (folder / "loop").symlink_to(folder)
     (folder / "deep.json").write_bytes(b"[" * 100_000 + b"]" * 100_000)
@@ -233,7 +233,7 @@ def test_hostile_files_are_all_named_and_the_good_ones_imported(
     named = {name: reason for reason, names in report.skipped.items() for name in names}
     assert named == expected
     assert imported(folder).skipped == report.skipped
-    assert all(source.whole for source in library.sources())
+    assert all(stored.whole for stored in library.imports())
     assert set(stored(library)) == {
         "000.md", "001.md", "002.md", "good.zip/in zip.md", "good.zip/deeper/too.md",
         "traversal.zip/fine.md", "traversal.tar.gz/fine too.md", "mixed.txt", "line 1",
@@ -256,7 +256,7 @@ def test_office_documents_are_no_archives_of_texts_and_books_are(
 
 
 def test_a_bomb_with_a_false_size_is_bounded(folder: Path, imported: Importer) -> None:
-    path = zipped(folder / "liar.zip", {"a.txt": b"a" * 10 * source_file.MIB})
+    path = zipped(folder / "liar.zip", {"a.txt": b"a" * 10 * import_file.MIB})
     content = bytearray(path.read_bytes())
     with zipfile.ZipFile(path) as archive:
         claimed = archive.getinfo("a.txt").file_size.to_bytes(4, "little")

@@ -70,7 +70,7 @@ async def test_nothing_imported_is_the_same_error(locations: Locations, folder: 
 
 def _stored(locations: Locations) -> int:
     with closing(Library.open(locations.library)) as opened:
-        return sum(source.documents for source in opened.sources())
+        return sum(stored.documents for stored in opened.imports())
 
 
 async def test_closed_it_ends_and_resumes_to_the_same_end(

@@ -1,4 +1,4 @@
-"""When sources were imported: recorded next to the library, and removed with them."""
+"""When imports were imported: recorded next to the library, and removed with them."""
 
 from __future__ import annotations
 

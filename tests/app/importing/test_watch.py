@@ -1,4 +1,4 @@
-"""Watched sources: what changed is told from what did not, and nothing is lost by mistake."""
+"""Watched imports: what changed is told from what did not, and nothing is lost by mistake."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from app.importing.session import (
     import_into,
     read_imports,
     record_imports,
-    watched_sources,
+    watched_imports,
 )
-from app.importing.session import watch as watch_source
+from app.importing.session import watch as watch_import
 from app.importing.watch import FolderState, compare, interval, look
 from app.locations import Locations
 from datastores.errors import InputError
@@ -93,16 +93,16 @@ def test_looking_takes_its_share_of_a_core_at_most() -> None:
     assert interval(1e6) == watch.MAX_INTERVAL_S
 
 
-def test_sources_are_watched_until_they_are_not(locations: Locations, folder: Path) -> None:
+def test_imports_are_watched_until_they_are_not(locations: Locations, folder: Path) -> None:
     (folder / "a.md").write_text("a")
     with closing(Library.open(locations.library)) as library:
         list(import_into(library, locations, [folder]))
-        watch_source(locations.imported, str(folder), True)
-        assert watched_sources(locations.imported) == [str(folder)]
+        watch_import(locations.imported, str(folder), True)
+        assert watched_imports(locations.imported) == [str(folder)]
         list(import_into(library, locations, [folder]))
-    assert watched_sources(locations.imported) == [str(folder)], "importing again keeps it"
-    watch_source(locations.imported, str(folder), False)
-    assert watched_sources(locations.imported) == []
+    assert watched_imports(locations.imported) == [str(folder)], "importing again keeps it"
+    watch_import(locations.imported, str(folder), False)
+    assert watched_imports(locations.imported) == []
     record_imports(locations.imported, ["/b"], whole=True)
     assert not read_imports(locations.imported)["/b"].watched
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app.importing.events import SkippedFile
+from app.importing.import_file import ImportFile
 from app.importing.readers import make_readers
 from app.importing.reading import read_file
-from app.importing.source_file import SourceFile
 from datastores.library.documents import Document
 from datastores.library.library import Library
 
@@ -28,14 +28,14 @@ def stored(library: Library) -> dict[str, list[tuple[str, str, str]]]:
     return found
 
 
-def source_file(name: str, content: bytes) -> SourceFile:
+def import_file(name: str, content: bytes) -> ImportFile:
     """A file that stands nowhere."""
-    return SourceFile(name, len(content), lambda: io.BytesIO(content))
+    return ImportFile(name, len(content), lambda: io.BytesIO(content))
 
 
 def read(name: str, content: bytes) -> tuple[list[Document], list[SkippedFile]]:
     """What the readers make of one file that stands nowhere."""
-    outcomes = list(read_file(source_file(name, content), make_readers()))
+    outcomes = list(read_file(import_file(name, content), make_readers()))
     return (
         [outcome for outcome in outcomes if isinstance(outcome, Document)],
         [outcome for outcome in outcomes if isinstance(outcome, SkippedFile)],

@@ -31,10 +31,10 @@ from tests.datastores.dump import rows_of
 VOCABULARY = Characters()
 
 
-def _import(library: Library, source: str, *texts: str, kind: str = NOTES) -> None:
+def _import(library: Library, import_path: str, *texts: str, kind: str = NOTES) -> None:
     library.write(
         [
-            StoreDocument(source, f"{number}", 0, Document("t", (Part(kind, text),)))
+            StoreDocument(import_path, f"{number}", 0, Document("t", (Part(kind, text),)))
             for number, text in enumerate(texts)
         ]
     )
@@ -55,7 +55,7 @@ def _rows(locations: Locations, vocabulary: Characters = VOCABULARY) -> list[obj
 def _follows(
     locations: Locations, text: str, vocabulary: Characters = VOCABULARY
 ) -> dict[str, int]:
-    """What CREST drafts right after `text`: character → bit of its source."""
+    """What CREST drafts right after `text`: character → bit of its origin."""
     with closing(CrestReader(crest_path(locations, vocabulary.fingerprint))) as reader:
         found: dict[str, int] = {}
         for entry in reader.lookup(vocabulary.encode(text)):
@@ -65,7 +65,7 @@ def _follows(
         return found
 
 
-def test_texts_are_drafted_from_with_the_kind_of_their_source(
+def test_texts_are_drafted_from_with_the_kind_of_their_import(
     locations: Locations, library: Library
 ) -> None:
     _import(library, "/notes", "abc" * 20)

@@ -11,7 +11,7 @@ import pytest
 from app.indexing.corpus_index import CorpusIndex, crest_path, open_index
 from app.indexing.indexer import EXIT_YIELDED, Indexer, catch_up, worker_command
 from app.locations import Locations
-from app.runtime.deletion import forget_source
+from app.runtime.deletion import forget_import
 from datastores.chats.history import History
 from datastores.corpus import Corpus
 from datastores.crest.reader import CrestReader
@@ -45,8 +45,8 @@ def indexer(
     started.close()
 
 
-def _import(library: Library, text: str, source: str = "/s") -> None:
-    library.write([StoreDocument(source, "f", 0, Document("t", (Part(NOTES, text),)))])
+def _import(library: Library, text: str, import_path: str = "/s") -> None:
+    library.write([StoreDocument(import_path, "f", 0, Document("t", (Part(NOTES, text),)))])
 
 
 def _knows(locations: Locations, vocabulary: LlamaVocabulary, text: str) -> bool:
@@ -72,7 +72,7 @@ def test_changes_while_it_runs_are_indexed(
     _import(library, " walrus telescopes" * 20)
     indexer.start()
     until(lambda: _knows(locations, vocabulary, " walrus"))
-    _import(library, " penguin umbrellas" * 20, source="/later")
+    _import(library, " penguin umbrellas" * 20, import_path="/later")
     until(lambda: _knows(locations, vocabulary, " penguin"))
     history.add_message(history.create_chat().id, None, "user", " badger lantern" * 20)
     until(lambda: _knows(locations, vocabulary, " badger"))
@@ -175,14 +175,14 @@ def test_the_worker_yields_to_a_deletion(
     monkeypatch.setattr("app.indexing.indexer.WORKER", HALTING)
     for number in range(12):
         words = "".join(f"word{number}x{place} " for place in range(90))
-        _import(library, words, source=f"/{number}")
+        _import(library, words, import_path=f"/{number}")
     with ChildProcess(*worker_command(locations, MODEL, BUDGET)) as child:
         assert next(child)
-        forget_source(library, history, locations, "/0")
+        forget_import(library, history, locations, "/0")
         assert child.code() == EXIT_YIELDED
     for file in locations.data.rglob("*.db*"):
         assert b"word0x1 " not in file.read_bytes()
-    assert len(library.sources()) == 11
+    assert len(library.imports()) == 11
 
 
 def test_a_command_indexes_messages_and_leaves_the_rest_to_a_worker(

@@ -71,8 +71,8 @@ def scripts(library: Library, passages: PassageStore) -> tuple[Library, PassageS
     return library, passages
 
 
-def put(library: Library, source: str, file: str, text: str) -> None:
-    library.write([StoreDocument(source, file, 0, Document(file, (Part(NOTES, text),)))])
+def put(library: Library, import_path: str, file: str, text: str) -> None:
+    library.write([StoreDocument(import_path, file, 0, Document(file, (Part(NOTES, text),)))])
 
 
 def updated(library: Library, passages: PassageStore) -> list[int]:
@@ -84,7 +84,7 @@ def test_a_passage_leads_back_to_its_file(library: Library, passages: PassageSto
     put(library, "/one.md", "one.md", "Something else.")
     assert updated(library, passages) == [2, 1]
     (found,) = find(library, passages, "telescopes", 5)
-    assert (found.source, found.file) == ("/notes", "animals/walrus.md")
+    assert (found.import_path, found.file) == ("/notes", "animals/walrus.md")
     assert found.path == Path("/notes/animals/walrus.md")
     assert (found.chunk.heading, found.chunk.first_line, found.chunk.last_line) == ("Walrus", 1, 3)
     (other,) = find(library, passages, "something", 5)
@@ -121,11 +121,11 @@ def test_a_long_document_does_not_crowd_out_the_rest(
     assert [one.file for one in find(library, passages, "walrus", 3)].count("long.md") == 2
 
 
-def test_one_source_is_searched_alone(library: Library, passages: PassageStore) -> None:
+def test_one_import_is_searched_alone(library: Library, passages: PassageStore) -> None:
     put(library, "/a", "1.md", "walrus")
     put(library, "/b", "1.md", "a walrus and more")
     updated(library, passages)
-    assert [one.source for one in find(library, passages, "walrus", 5, "/b")] == ["/b"]
+    assert [one.import_path for one in find(library, passages, "walrus", 5, "/b")] == ["/b"]
 
 
 def test_items_of_lists_are_excerpted_and_still_lead_back(

@@ -1,6 +1,6 @@
 """A scripted assistant: real events and real steps, with no model behind them.
 
-It answers from a script of passes whose words each have a source, so that every figure on the
+It answers from a script of passes whose words each have an origin, so that every figure on the
 screen is known in advance; and it stores what it says, as the real one does.
 """
 
@@ -26,8 +26,8 @@ from app.conversation.events import (
     Wrote,
 )
 from app.conversation.statistics import (
+    ORIGINS_KEY,
     REMARK_KEY,
-    SOURCES_KEY,
     STATES_KEY,
     Piece,
     Provenance,
@@ -46,7 +46,7 @@ BUDGET_STATUS = BudgetStatus(0.05, True)
 """Plain decoding writes 20 tokens per second."""
 
 Said = tuple[str, int]
-"""The text of a token, and the sources that drafted it (0: nobody)."""
+"""The text of a token, and the origins that drafted it (0: nobody)."""
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Script:
 
     Attributes:
         passes: the tokens of each pass; the first one comes out of the prefill.
-        cycle: seconds that each pass reports.
+        step_s: seconds that each pass reports.
         rejected: draft tokens verified in vain in each pass.
         fails: raised at the end instead of finishing.
         holds: whether to go on for ever after the last pass, until stopped.
@@ -63,11 +63,11 @@ class Script:
         passages: of imported texts, given to the answer; None if none were searched.
         states: of imported texts that it is worded from; None for the model's own words.
         remark: what to know of it; empty for nothing.
-        possible: by source, the share of its tokens that drafts would have supplied.
+        possible: by origin, the share of its tokens that drafts would have supplied.
     """
 
     passes: Sequence[Sequence[Said]]
-    cycle: float = 0.06
+    step_s: float = 0.06
     rejected: int = 1
     budget_status: BudgetStatus = BUDGET_STATUS
     prefill: Sequence[tuple[int, int]] = ((12, 12),)
@@ -146,7 +146,7 @@ class ScriptedAssistant:
                     finish = event.finish
                 yield event
         finally:
-            figures: dict[str, object] = {SOURCES_KEY: provenance.runs()}
+            figures: dict[str, object] = {ORIGINS_KEY: provenance.runs()}
             if script.passages is not None:
                 figures[CITATIONS_KEY] = citation_records(script.passages)
                 figures[TOO_LONG_KEY] = script.too_long
@@ -180,7 +180,7 @@ def events_of(script: Script, stop: Flag) -> Generator[Event]:
     if script.holds:
         stop.wait()
     statistics.seconds = statistics.decode_seconds
-    statistics.possible_by_source = {
+    statistics.possible_by_origin = {
         name: round(share * statistics.tokens) for name, share in script.possible.items()
     }
     if script.remark:
@@ -190,19 +190,21 @@ def events_of(script: Script, stop: Flag) -> Generator[Event]:
 
 def wrote(position: int, said: Sequence[Said], script: Script) -> Wrote:
     """One pass that says `said`; its last token is the target's own."""
-    sources = [bits for _, bits in said]
-    tree = _tree(sources[:-1], script.rejected)
+    origins = [bits for _, bits in said]
+    tree = _tree(origins[:-1], script.rejected)
     step = Step(
         position=position,
         tokens=tuple(range(len(said))),
-        sources=tuple(sources),
+        origins=tuple(origins),
         tree=tree,
         path=tuple(range(len(said))),
         proposals=(),
         hidden=np.zeros((len(said), 2), dtype=np.float32),
         top_tokens=[[0]] * len(said),
         top_logits=np.zeros((len(said), 1), dtype=np.float32),
-        timings=Timings(target=script.cycle * 0.9, draft=script.cycle * 0.01, total=script.cycle),
+        timings=Timings(
+            target=script.step_s * 0.9, draft=script.step_s * 0.01, total=script.step_s
+        ),
         prefill=position == 0,
         finish="",
     )
@@ -211,7 +213,7 @@ def wrote(position: int, said: Sequence[Said], script: Script) -> Wrote:
 
 
 def passes_of(text: str, pattern: Sequence[int], per_pass: int) -> list[list[Said]]:
-    """`text` word by word, `per_pass` words in each pass, drafted by the sources of `pattern`."""
+    """`text` word by word, `per_pass` words in each pass, drafted by the origins of `pattern`."""
     words = [word if not index else f" {word}" for index, word in enumerate(text.split(" "))]
     passes: list[list[Said]] = [[(words[0], 0)]]
     for start in range(1, len(words), per_pass):

@@ -9,8 +9,8 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from app.config import load_config
+from app.engine.draft_model_versions import NewAnswers
 from app.engine.engine import Engine
-from app.engine.student_versions import NewAnswers
 from app.runtime.learning import Learned, Learner, LearningConditions, LearningProgress
 from datastores.errors import ModelError
 from tests.app.interface.conftest import Stage, notices, ready, until

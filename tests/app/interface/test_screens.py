@@ -13,7 +13,7 @@ from textual.widgets import Input, LoadingIndicator, OptionList
 from app.interface.chat import chat_list, event_stream
 from datastores.chats.history import History
 from engines.budget.protocol import BudgetStatus
-from engines.draft_tree import CHATS, CODE, DENSE, NOTES, PROMPT, RECYCLE, STUDENT
+from engines.draft_tree import CHATS, CODE, DENSE, DRAFT_MODEL, NOTES, PROMPT, RECYCLE
 from tests.app.interface.conftest import (
     ANSWER,
     SCRIPT,
@@ -59,7 +59,7 @@ def copy(source: str) -> int:
 
 The end."""
 
-EVERY = [PROMPT, CHATS, CHATS, NOTES, CODE, DENSE, STUDENT, RECYCLE]
+EVERY = [PROMPT, CHATS, CHATS, NOTES, CODE, DENSE, DRAFT_MODEL, RECYCLE]
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +108,7 @@ def test_more_figures(stage: Make, snap_compare: Compare, size: tuple[int, int])
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_every_source_tinted(stage: Make, snap_compare: Compare, size: tuple[int, int]) -> None:
+def test_every_origin_tinted(stage: Make, snap_compare: Compare, size: tuple[int, int]) -> None:
     made = stage(Script(passes_of(ANSWER, EVERY, 6)))
     assert snap_compare(made.app, terminal_size=size, run_before=before(made, "f3"))
 
@@ -126,7 +126,7 @@ def test_a_model_too_fast_to_gain(
 ) -> None:
     ready = {"chats": 0.41, "prompt": 0.18, "recycle": 0.06}
     fast, passes = BudgetStatus(0.0014, True), passes_of(ANSWER, [0], 1)
-    made = stage(Script(passes, cycle=0.0014, budget_status=fast, possible=ready))
+    made = stage(Script(passes, step_s=0.0014, budget_status=fast, possible=ready))
     assert snap_compare(made.app, terminal_size=size, run_before=before(made))
 
 

@@ -110,7 +110,7 @@ def test_scripts_get_everything(locations: Locations, capsys: pytest.CaptureFixt
     assert (report["model"], report["path"], report["skipped"]) == ("a", str(path), [])
     assert [model["name"] for model in report["models"]] == ["built-in", "a"]
     assert report["models"][1]["architecture"] == "llama"
-    assert report["student"] == ""
+    assert report["draft_model"] == ""
 
 
 def test_one_that_does_not_fit_now_is_chosen_with_a_warning(
@@ -130,18 +130,18 @@ def test_an_unknown_name_fails_in_one_line(capsys: pytest.CaptureFixture[str]) -
     assert said.endswith("; similar: built-in\n")
 
 
-def test_a_student_is_chosen_with_a_model_or_alone(
+def test_a_draft_model_is_chosen_with_a_model_or_alone(
     locations: Locations, capsys: pytest.CaptureFixture[str]
 ) -> None:
     locations.models.mkdir(parents=True)
     shutil.copy(embedded(), locations.models / "copy-F16.gguf")
-    said = _lines(capsys, "use", "copy-F16", "--student", "built-in")
+    said = _lines(capsys, "use", "copy-F16", "--draft-model", "built-in")
     assert said[1:] == ["Draft model: built-in"]
     assert run(["ask", "--json", "--max-tokens", "24", "how do I list files?"]) == 0
-    assert json.loads(capsys.readouterr().out)["by_drafter"]["student"] > 0
-    assert _lines(capsys, "use", "--student", "") == ["Draft model: none"]
+    assert json.loads(capsys.readouterr().out)["by_drafter"]["draft-model"] > 0
+    assert _lines(capsys, "use", "--draft-model", "") == ["Draft model: none"]
     assert run(["models", "use"]) == 2
-    assert "give a NAME or a --student" in capsys.readouterr().err
+    assert "give a NAME or a --draft-model" in capsys.readouterr().err
 
 
 def test_a_question_is_answered_by_the_chosen_model(

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from app.config import Config, load_config
-from app.engine.student import student_file
+from app.engine.draft_model import draft_model_file
 from app.locations import PACKAGED_MODELS_VARIABLE, Locations, ModelFolders, locate
 from app.models.discovery import (
     BUILT_IN,
     embedded,
+    embedded_draft_model,
     embedded_embedding_model,
-    embedded_student,
     resolve_model,
 )
 from app.models.selection import NO_EMBEDDER, choose, choose_embedder, first_launch_offer
@@ -205,6 +205,8 @@ def test_the_earlier_name_of_the_built_in_model_is_still_understood(locations: L
     locations.settings.write_text('model = "embedded"\nstudent = "embedded"\n')
     config = load_config(locations.settings)
     assert resolve_model(config.model, locations) == embedded()
-    assert student_file(config.student, Path("any.gguf"), locations) == embedded_student()
+    assert (
+        draft_model_file(config.draft_model, Path("any.gguf"), locations) == embedded_draft_model()
+    )
     assert choose_embedder(locations, "embedded") == embedded_embedding_model()
     assert choose("embedded", locations).name == BUILT_IN == "built-in"

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from app.conversation.assistant import Assistant
-from app.conversation.privacy import TEXT_PREFIX, chat_source, text_source
+from app.conversation.privacy import TEXT_PREFIX, owner_of_chat, owner_of_text
 from app.indexing.corpus_index import open_index
 from app.locations import Locations
 from app.runtime import deletion
-from app.runtime.deletion import delete_chat, erase_deleted, forget_source, make_private
+from app.runtime.deletion import delete_chat, erase_deleted, forget_import, make_private
 from datastores.chats.history import History
 from datastores.chats.records import USER
 from datastores.dense.index import DenseIndex
-from datastores.dense.store import DenseStore, DocumentTokens
+from datastores.dense.store import DenseStore, TextTokens
 from datastores.dense.worker import DenseWorker
 from datastores.errors import InputError, StoreError
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
@@ -49,15 +49,15 @@ def _chats(history: History, locations: Locations) -> tuple[int, int]:
     for model in ("one", "two"):
         with closing(DenseStore.open(locations.states / f"{model}.db", model, 4)) as dense:
             for chat, text in ((gone, SENTENCE), (kept, "abc" * 20)):
-                document = dense.create_document(chat_source(history.name, chat))
-                dense.write([DocumentTokens(document, 0, VOCABULARIES[0].encode(text))])
+                document = dense.create_text(owner_of_chat(history.name, chat))
+                dense.write([TextTokens(document, 0, VOCABULARIES[0].encode(text))])
     locations.replay.mkdir()
     for model in ("three", "four"):
         with closing(_buffer(locations, model)) as buffer:
             for chat, text in ((gone, SENTENCE), (kept, "abc" * 20)):
                 tokens = np.array(VOCABULARIES[0].encode(text), np.int32)
                 answer = replace(record(rows=0), tokens=tokens, prompt_length=1)
-                buffer.add(chat_source(history.name, chat), answer)
+                buffer.add(owner_of_chat(history.name, chat), answer)
     return gone, kept
 
 
@@ -132,7 +132,7 @@ def test_a_loaded_engine_forgets_as_well(
     asked: list[object] = []
     with closing(DenseStore.open(tmp_path / "one.db", "one", 4)) as store:
         worker = DenseWorker(store, 64)
-        worker.begin(chat_source(history.name, 1), [1, 2, 3])
+        worker.begin(owner_of_chat(history.name, 1), [1, 2, 3])
         engine.stores.dense = worker
         delete_chat(history, locations, 1, engine)
         worker.ask(lambda index: asked.extend(index.backlog()))
@@ -141,7 +141,7 @@ def test_a_loaded_engine_forgets_as_well(
     assert drafted(engine) == 0
 
 
-def test_a_loaded_engine_forgets_a_source(history: History, locations: Locations) -> None:
+def test_a_loaded_engine_forgets_an_import(history: History, locations: Locations) -> None:
     engine = scripted_engine(locations.data, drafters=())
     locations.states.mkdir()
     with closing(Library.open(locations.library)) as library:
@@ -152,17 +152,17 @@ def test_a_loaded_engine_forgets_a_source(history: History, locations: Locations
         for digest in library.digests():
             (part,) = library.read(digest)
             tokens = VOCABULARIES[0].encode(part.text)
-            add = partial(DenseIndex.add_document, source=text_source(digest), tokens=tokens)
+            add = partial(DenseIndex.add_text, owner=owner_of_text(digest), tokens=tokens)
             worker.ask(add)
-        forget_source(library, history, locations, "/gone", engine)
+        forget_import(library, history, locations, "/gone", engine)
         [kept] = library.digests()
-        assert worker.ask(lambda index: index.sources(TEXT_PREFIX)) == {text_source(kept)}
-        assert len(worker.memory.documents()) == 1
+        assert worker.ask(lambda index: index.owners(TEXT_PREFIX)) == {owner_of_text(kept)}
+        assert len(worker.memory.texts()) == 1
         assert _holding(locations.data) == set()
         worker.close()
 
 
-def test_a_source_is_forgotten_while_another_model_is_loaded(
+def test_an_import_is_forgotten_while_another_model_is_loaded(
     history: History, locations: Locations
 ) -> None:
     engine = scripted_engine(locations.data, drafters=())
@@ -173,10 +173,10 @@ def test_a_source_is_forgotten_while_another_model_is_loaded(
         engine.stores.dense = worker
         (digest,) = library.digests()
         tokens = VOCABULARIES[0].encode(SENTENCE)
-        add = partial(DenseIndex.add_document, source=text_source(digest), tokens=tokens)
+        add = partial(DenseIndex.add_text, owner=owner_of_text(digest), tokens=tokens)
         worker.ask(add)
         worker.close()
-        forget_source(library, history, locations, "/gone", engine)
+        forget_import(library, history, locations, "/gone", engine)
         assert list(library.digests()) == []
     assert _holding(locations.data) == set()
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from app.conversation.privacy import chat_source
+from app.conversation.privacy import owner_of_chat
 from app.engine.engine import Engine
 from app.indexing.corpus_index import open_index
 from app.locations import Locations
 from app.runtime import idle_encoding
-from app.runtime.deletion import forget_source
+from app.runtime.deletion import forget_import
 from app.runtime.idle_encoding import EncodingProgress, encode_when_idle
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, USER
@@ -46,7 +46,7 @@ def engine(tmp_path: Path, locations: Locations) -> Iterator[Engine]:
 
 
 def _import(engine: Engine, locations: Locations, texts: dict[str, str]) -> None:
-    """Texts by their source, tokenised too."""
+    """Texts by their import, tokenised too."""
     with closing(Library.open(locations.library)) as library:
         library.write(
             [
@@ -117,7 +117,7 @@ def test_what_was_left_is_taken_up(
     assert status.keys == status.positions == sum(max(0, len(t) - 1) for t in TEXTS.values())
 
 
-def test_a_forgotten_source_and_a_deleted_chat_leave_the_index(
+def test_a_forgotten_import_and_a_deleted_chat_leave_the_index(
     engine: Engine, locations: Locations, history: History
 ) -> None:
     _import(engine, locations, TEXTS)
@@ -135,11 +135,11 @@ def test_what_another_process_deletes_is_drafted_from_no_more(
 ) -> None:
     _import(engine, locations, TEXTS)
     list(encode_when_idle(engine, locations, history, texts=True))
-    held = _worker(engine).ask(lambda index: len(index._memory.documents()))
+    held = _worker(engine).ask(lambda index: len(index._memory.texts()))
     with closing(Library.open(locations.library)) as library:
-        forget_source(library, history, locations, "/a")
+        forget_import(library, history, locations, "/a")
     list(encode_when_idle(engine, locations, history, texts=True))
-    assert _worker(engine).ask(lambda index: len(index._memory.documents())) == held - 1
+    assert _worker(engine).ask(lambda index: len(index._memory.texts())) == held - 1
 
 
 def test_secrets_and_private_chats_are_not_read(
@@ -155,7 +155,7 @@ def test_a_chat_that_was_recorded_live_is_not_read_twice(
     engine: Engine, locations: Locations, history: History
 ) -> None:
     chat = _say(history, "what is a bowline?", "a knot that holds")
-    _worker(engine).begin(chat_source(history.name, chat), [1, 2, 3])
+    _worker(engine).begin(owner_of_chat(history.name, chat), [1, 2, 3])
     list(encode_when_idle(engine, locations, history, texts=True))
     assert _status(engine).positions == 2
 
@@ -186,10 +186,10 @@ def test_nothing_is_encoded_while_somebody_else_uses_the_model(
     work = encode_when_idle(engine, locations, history, texts=True)
     with engine.busy:
         for _ in zip(range(30), work, strict=False):
-            assert target.calls == 0
+            assert target.passes == 0
     list(work)
     status = _status(engine)
-    assert target.calls > 0
+    assert target.passes > 0
     assert status.keys + status.held == status.positions
     assert engine.busy.acquire(blocking=False)
 

@@ -1,11 +1,11 @@
-"""Questions that the student knows are answered once, and go on where they were."""
+"""Questions that the draft model knows are answered once, and go on where they were."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from app.models.discovery import embedded, embedded_student
+from app.models.discovery import embedded, embedded_draft_model
 from app.runtime.known_answers import answer_known, known_questions, known_records
 from datastores.errors import StoreError
 from datastores.replay_buffer.record import question_key
@@ -16,16 +16,16 @@ QUESTIONS = ["list files", "unpack a tarball", "what is grep?"]
 
 
 def test_the_embedded_model_has_questions_and_others_have_none(tmp_path: Path) -> None:
-    questions = known_questions(embedded(), embedded_student())
+    questions = known_questions(embedded(), embedded_draft_model())
     assert len(set(questions)) == len(questions) > 300
     assert known_questions(embedded(), tmp_path / "other.gguf") == []
-    assert known_questions(tmp_path / "other.gguf", embedded_student()) == []
+    assert known_questions(tmp_path / "other.gguf", embedded_draft_model()) == []
 
 
 def test_some_known_questions_are_held_out() -> None:
     empty = ForcedAnswer([1], [2], np.zeros((1, 100), np.float32), np.zeros((1, 8), np.float32))
     sides = split(
-        [empty.record(0, one, one) for one in known_questions(embedded(), embedded_student())]
+        [empty.record(0, one, one) for one in known_questions(embedded(), embedded_draft_model())]
     )
     assert len(sides.held_out) > 80
     assert len(sides.learned) > 500

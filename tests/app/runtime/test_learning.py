@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.engine.student_versions import MIN_NEW_ANSWERS, NewAnswers
+from app.engine.draft_model_versions import MIN_NEW_ANSWERS, NewAnswers
 from app.runtime import learning
 from app.runtime.learning import (
     Learned,

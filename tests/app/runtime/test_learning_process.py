@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from app.engine.student_versions import head_versions, replay_path, versions_of
+from app.engine.draft_model_versions import head_versions, replay_path, versions_of
 from app.locations import Locations
 from app.runtime.learning import HEAD_TOO
 from datastores.errors import InputError
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.child_process import ChildProcess
 from engines.distillation.versions import Attempt, Versions
-from tests.engines.distillation.school import School, open_school
+from tests.engines.distillation.workspace import Workspace, open_workspace
 from tests.engines.tiny import TinyVocabulary, write_llama
 
-TARGET = "teacher"
+TARGET = "target"
 
 
 @pytest.fixture
-def school(tmp_path: Path, locations: Locations) -> Iterator[School]:
-    with open_school(tmp_path) as opened:
+def workspace(tmp_path: Path, locations: Locations) -> Iterator[Workspace]:
+    with open_workspace(tmp_path) as opened:
         opened.buffer.close()
         locations.replay.mkdir()
         shutil.copy(tmp_path / "replay.db", replay_path(locations, TARGET))
@@ -33,12 +33,12 @@ def school(tmp_path: Path, locations: Locations) -> Iterator[School]:
 
 
 def process(
-    locations: Locations, student: Path | None, target: Path | None = None, head: bool = False
+    locations: Locations, draft_model: Path | None, target: Path | None = None, head: bool = False
 ) -> ChildProcess:
     folders = (locations.data, locations.cache, locations.config)
-    pupils = (student or "", HEAD_TOO if head else "")
+    trainees = (draft_model or "", HEAD_TOO if head else "")
     module = "tests.app.runtime.learning_process_child"
-    return ChildProcess(module, TARGET, target or student, *pupils, *folders)
+    return ChildProcess(module, TARGET, target or draft_model, *trainees, *folders)
 
 
 def whole(versions: Versions) -> bool:
@@ -48,15 +48,15 @@ def whole(versions: Versions) -> bool:
 
 
 def test_killed_while_it_trains_it_leaves_whole_versions_and_goes_on(
-    locations: Locations, school: School
+    locations: Locations, workspace: Workspace
 ) -> None:
-    versions = versions_of(locations, TARGET, school.student)
-    with process(locations, school.student) as child:
+    versions = versions_of(locations, TARGET, workspace.draft_model)
+    with process(locations, workspace.draft_model) as child:
         for _ in zip(range(3), child, strict=False):
             pass
         child.stop()
     assert whole(versions)
-    with process(locations, school.student) as child:
+    with process(locations, workspace.draft_model) as child:
         messages: list[dict[str, Any]] = list(child)
     reading, *steps, result = messages
     assert reading == {"reading": True}
@@ -72,11 +72,11 @@ def test_killed_while_it_trains_it_leaves_whole_versions_and_goes_on(
 
 
 def test_another_vocabulary_ends_it_in_one_line(
-    locations: Locations, school: School, tmp_path: Path
+    locations: Locations, workspace: Workspace, tmp_path: Path
 ) -> None:
     other = write_llama(tmp_path / "other.gguf", TinyVocabulary(controls=("<other>",)))
     with (
-        process(locations, other, school.student) as child,
+        process(locations, other, workspace.draft_model) as child,
         pytest.raises(InputError, match="cannot draft for this model"),
     ):
         list(child)
@@ -85,14 +85,19 @@ def test_another_vocabulary_ends_it_in_one_line(
 
 def test_too_few_answers_are_said_to_be(tmp_path: Path, locations: Locations) -> None:
     locations.replay.mkdir()
-    with open_school(tmp_path, answers=0) as school, process(locations, school.student) as child:
+    with (
+        open_workspace(tmp_path, answers=0) as workspace,
+        process(locations, workspace.draft_model) as child,
+    ):
         _, result = child
     assert result["version"] is None
     assert "too few to learn from" in result["reason"]
 
 
-def test_a_head_is_taught_without_a_student(locations: Locations, school: School) -> None:
-    with process(locations, None, school.student, head=True) as child:
+def test_a_head_is_trained_without_a_draft_model(
+    locations: Locations, workspace: Workspace
+) -> None:
+    with process(locations, None, workspace.draft_model, head=True) as child:
         *_, result = child
     versions = head_versions(locations, TARGET)
     assert (result["version"] is None) == bool(result["reason"])
@@ -102,7 +107,7 @@ def test_a_head_is_taught_without_a_student(locations: Locations, school: School
 
 
 def test_a_head_that_brought_nothing_lately_waits_for_more_answers(
-    locations: Locations, school: School
+    locations: Locations, workspace: Workspace
 ) -> None:
     versions = head_versions(locations, TARGET)
     with closing(ReplayBuffer.existing(replay_path(locations, TARGET))) as buffer:
@@ -110,17 +115,17 @@ def test_a_head_that_brought_nothing_lately_waits_for_more_answers(
     for fruitless, learns in ((9, False), (0, True)):
         versions.partial()
         versions.note(Attempt(1.0, identity, 0, 0, "it costs", fruitless))
-        with process(locations, None, school.student, head=True) as child:
+        with process(locations, None, workspace.draft_model, head=True) as child:
             messages = list(child)
         assert bool(messages) == learns
 
 
-def test_a_student_that_cannot_learn_does_not_keep_the_head_from_it(
-    locations: Locations, school: School, tmp_path: Path
+def test_a_draft_model_that_cannot_learn_does_not_keep_the_head_from_it(
+    locations: Locations, workspace: Workspace, tmp_path: Path
 ) -> None:
     other = write_llama(tmp_path / "other.gguf", TinyVocabulary(controls=("<other>",)))
     with (
-        process(locations, other, school.student, head=True) as child,
+        process(locations, other, workspace.draft_model, head=True) as child,
         pytest.raises(InputError, match="cannot draft for this model"),
     ):
         list(child)

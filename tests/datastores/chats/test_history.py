@@ -15,7 +15,7 @@ from datastores.tokens import pack, unpack
 def test_a_message_comes_back_as_it_was_given(history: History) -> None:
     chat = history.create_chat("title", private=True, system="Be brief.", sampling={"top_k": 5})
     tokens = (0, 1, 2**16, 2**32 - 1)
-    figures = {"tokens": 4, "by_source": {"prompt": 2}}
+    figures = {"tokens": 4, "by_origin": {"prompt": 2}}
     message = history.add_message(
         chat.id,
         None,

@@ -7,30 +7,30 @@ from collections.abc import Iterable, Sequence
 
 from hypothesis import strategies as st
 
-from datastores.crest.counting import CountedStrings, TokenDocument, count_strings, joined
+from datastores.crest.counting import CountedStrings, TokenText, count_strings, joined
 from datastores.crest.reader import CrestTree
 
 Path = tuple[int, ...]
 
-documents = st.lists(
+texts = st.lists(
     st.tuples(st.lists(st.integers(0, 3), max_size=30), st.integers(0, 2)), max_size=6
-).map(lambda given: [document(number, *one) for number, one in enumerate(given)])
-"""A few documents over few tokens, so that everything repeats."""
+).map(lambda given: [text_of(number, *one) for number, one in enumerate(given)])
+"""A few texts over few tokens, so that everything repeats."""
 
 
-def document(number: int, tokens: Sequence[int], kind: int = 1) -> TokenDocument:
-    return TokenDocument(number.to_bytes(8, "big"), tokens, kind)
+def text_of(number: int, tokens: Sequence[int], kind: int = 1) -> TokenText:
+    return TokenText(number.to_bytes(8, "big"), tokens, kind)
 
 
 def counted(
-    docs: Sequence[TokenDocument], depth: int, least: int = 1, tagged: int = 0
+    docs: Sequence[TokenText], depth: int, least: int = 1, tagged: int = 0
 ) -> CountedStrings:
     """The table of strings, by the array code."""
     with joined(docs) as text:
         return count_strings(text, depth, least, tagged=tagged)
 
 
-def strings(given: Iterable[TokenDocument], length: int) -> Counter[Path]:
+def strings(given: Iterable[TokenText], length: int) -> Counter[Path]:
     """How often each string of `length` tokens occurs."""
     found: Counter[Path] = Counter()
     for one in given:
@@ -39,7 +39,7 @@ def strings(given: Iterable[TokenDocument], length: int) -> Counter[Path]:
     return found
 
 
-def tree(given: Sequence[TokenDocument], ngram: Path, reach: int, most: int) -> dict[Path, int]:
+def tree(given: Sequence[TokenText], ngram: Path, reach: int, most: int) -> dict[Path, int]:
     """The `most` most common paths of at most `reach` tokens after `ngram`, with their counts."""
     paths = {
         string[len(ngram) :]: count

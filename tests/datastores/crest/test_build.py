@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastores.crest.build import MAX_NGRAM, BuiltStore, build, count, select
-from datastores.crest.counting import TokenDocument
+from datastores.crest.counting import TokenText
 from datastores.crest.format import (
     PROBABILITIES,
     CrestEntry,
@@ -23,7 +23,7 @@ from datastores.crest.format import (
     place,
 )
 from datastores.crest.selection import MAX_CONTINUATION, MAX_NODES
-from tests.datastores.crest.reference import Path, document, documents, strings, tree, unfold
+from tests.datastores.crest.reference import Path, strings, text_of, texts, tree, unfold
 
 AMPLE = 1 << 22
 EVERY = 1 << 20
@@ -39,14 +39,14 @@ def entry(built: BuiltStore, pages: dict[int, bytes], ngram: tuple[int, ...]) ->
     return decode(data, built.ids.tolist()) if data else None
 
 
-def text_like(tokens: int, seed: int = 0) -> list[TokenDocument]:
-    """Documents of 500 tokens, some words far more common than others, as in a text."""
+def text_like(tokens: int, seed: int = 0) -> list[TokenText]:
+    """Texts of 500 tokens, some words far more common than others, as in a text."""
     draws = np.random.default_rng(seed).zipf(1.3, tokens) % 5000
-    return [document(at, draws[at : at + 500].tolist()) for at in range(0, tokens, 500)]
+    return [text_of(at, draws[at : at + 500].tolist()) for at in range(0, tokens, 500)]
 
 
-@given(documents)
-def test_every_tree_is_that_of_brute_force(docs: list[TokenDocument]) -> None:
+@given(texts)
+def test_every_tree_is_that_of_brute_force(docs: list[TokenText]) -> None:
     built = build(docs, AMPLE)
     pages = read(built)
     ngrams = [
@@ -76,17 +76,15 @@ def must_agree(found: CrestEntry, occurrences: int, paths: dict[Path, int]) -> N
         assert chance == PROBABILITIES[min(15, round(-2 * log2(exact)))]
 
 
-@given(documents, st.randoms(use_true_random=False))
-def test_the_order_of_documents_makes_no_difference(
-    docs: list[TokenDocument], random: Random
-) -> None:
+@given(texts, st.randoms(use_true_random=False))
+def test_the_order_of_texts_makes_no_difference(docs: list[TokenText], random: Random) -> None:
     shuffled = random.sample(docs, len(docs))
     for budget in (AMPLE, 24000):
         assert read(build(docs, budget)) == read(build(shuffled, budget))
 
 
-@given(documents, st.integers(1, 30))
-def test_bounds_on_memory_make_no_difference(docs: list[TokenDocument], strings: int) -> None:
+@given(texts, st.integers(1, 30))
+def test_bounds_on_memory_make_no_difference(docs: list[TokenText], strings: int) -> None:
     for budget in (AMPLE, 24000):
         whole = build(docs, budget)
         with pytest.MonkeyPatch.context() as lowered:
@@ -124,7 +122,7 @@ def test_more_bytes_keep_what_fewer_kept() -> None:
 
 
 def test_wide_trees_of_rare_tokens_fit() -> None:
-    docs = [document(n, [7, 2**31 + n]) for n in range(20_000)]
+    docs = [text_of(n, [7, 2**31 + n]) for n in range(20_000)]
     built = build(docs, AMPLE)
     found = entry(built, read(built), (7,))
     assert found is not None
@@ -133,7 +131,7 @@ def test_wide_trees_of_rare_tokens_fit() -> None:
 
 def test_nothing_gives_an_empty_store() -> None:
     assert read(build([], AMPLE)) == {}
-    assert read(build([document(0, [])], AMPLE)) == {}
+    assert read(build([text_of(0, [])], AMPLE)) == {}
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=4, max_size=4))

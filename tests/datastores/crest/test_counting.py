@@ -1,4 +1,4 @@
-"""Counting strings: equal to brute force, within documents only, in any block size."""
+"""Counting strings: equal to brute force, within texts only, in any block size."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datastores.crest import counting
-from datastores.crest.counting import Level, TokenDocument, joined, parts_of, tree_sizes
-from tests.datastores.crest.reference import Path, counted, document, documents, strings
+from datastores.crest.counting import Level, TokenText, joined, parts_of, tree_sizes
+from tests.datastores.crest.reference import Path, counted, strings, text_of, texts
 
 DEPTH = 5
 
@@ -45,8 +45,8 @@ any_blocks = settings(suppress_health_check=[HealthCheck.function_scoped_fixture
 
 @pytest.mark.usefixtures("blocks")
 @any_blocks
-@given(documents, st.integers(1, 3))
-def test_counts_are_those_of_brute_force(docs: list[TokenDocument], least: int) -> None:
+@given(texts, st.integers(1, 3))
+def test_counts_are_those_of_brute_force(docs: list[TokenText], least: int) -> None:
     levels = counted(docs, DEPTH, least).levels
     for length, (level, names) in enumerate(zip(levels, spelled(levels), strict=True), 1):
         expected = {path: n for path, n in strings(docs, length).items() if n >= least}
@@ -56,9 +56,9 @@ def test_counts_are_those_of_brute_force(docs: list[TokenDocument], least: int) 
 
 @pytest.mark.usefixtures("blocks")
 @any_blocks
-@given(documents, st.integers(1, 3))
+@given(texts, st.integers(1, 3))
 def test_suffix_counts_are_those_of_strings_without_their_first_token(
-    docs: list[TokenDocument], least: int
+    docs: list[TokenText], least: int
 ) -> None:
     levels = counted(docs, DEPTH, least).levels
     for length, (level, names) in enumerate(zip(levels, spelled(levels), strict=True), 1):
@@ -68,8 +68,8 @@ def test_suffix_counts_are_those_of_strings_without_their_first_token(
 
 @pytest.mark.usefixtures("blocks")
 @any_blocks
-@given(documents)
-def test_the_most_frequent_kind_is_that_of_brute_force(docs: list[TokenDocument]) -> None:
+@given(texts)
+def test_the_most_frequent_kind_is_that_of_brute_force(docs: list[TokenText]) -> None:
     levels = counted(docs, DEPTH, tagged=2).levels
     for length, names in enumerate(spelled(levels)[:2], 1):
         by_kind = {kind: strings([d for d in docs if d.kind == kind], length) for kind in range(8)}
@@ -84,7 +84,7 @@ def test_of_too_many_strings_those_that_occur_more_often_are_counted(
     monkeypatch: pytest.MonkeyPatch, total: int, of_one_token: int
 ) -> None:
     tokens = np.random.default_rng(5).zipf(1.6, 400).tolist()
-    docs = [document(0, tokens[:200]), document(1, tokens[200:])]
+    docs = [text_of(0, tokens[:200]), text_of(1, tokens[200:])]
     monkeypatch.setattr(counting, "MAX_STRINGS", total)
     monkeypatch.setattr(counting, "MAX_TREE_STRINGS", of_one_token)
     found = counted(docs, DEPTH, tagged=2)
@@ -97,14 +97,14 @@ def test_of_too_many_strings_those_that_occur_more_often_are_counted(
 
 def test_what_exceeds_the_memory_makes_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = np.random.default_rng(5).integers(0, 9, 3000).tolist()
-    docs = [document(at, tokens[at : at + 500]) for at in range(0, 3000, 500)]
+    docs = [text_of(at, tokens[at : at + 500]) for at in range(0, 3000, 500)]
     whole = counted(docs, DEPTH, 2)
     monkeypatch.setattr("datastores.crest.columns.SPOOLED_BYTES", 64)
     assert same_table(whole.levels, counted(docs, DEPTH, 2).levels)
 
 
-@given(documents, st.integers(1, 40))
-def test_parts_have_each_string_once_as_if_alone(docs: list[TokenDocument], size: int) -> None:
+@given(texts, st.integers(1, 40))
+def test_parts_have_each_string_once_as_if_alone(docs: list[TokenText], size: int) -> None:
     levels = counted(docs, DEPTH, tagged=2).levels
     parts = list(parts_of(levels, size))
     for part in parts:
@@ -116,26 +116,26 @@ def test_parts_have_each_string_once_as_if_alone(docs: list[TokenDocument], size
         assert counts == levels[number].counts.tolist()
 
 
-@given(documents)
-def test_distances_to_the_end_are_known(docs: list[TokenDocument]) -> None:
+@given(texts)
+def test_distances_to_the_end_are_known(docs: list[TokenText]) -> None:
     expected = [left for one in docs for left in range(len(one.tokens), 0, -1)]
     with joined(docs) as text:
         assert text.remaining.read(0, len(text)).tolist() == expected
 
 
 def test_large_distances_to_the_end_are_cut() -> None:
-    with joined([document(0, range(300))]) as text:
+    with joined([text_of(0, range(300))]) as text:
         assert text.remaining.read(40, 48).tolist() == [255] * 6 + [254, 253]
 
 
 def test_the_most_frequent_kind_is_known() -> None:
-    docs = [document(0, [1, 2], kind=3), document(1, [1, 2, 2], kind=1), document(2, [1], kind=3)]
+    docs = [text_of(0, [1, 2], kind=3), text_of(1, [1, 2, 2], kind=1), text_of(2, [1], kind=3)]
     level = counted(docs, 2, tagged=1).levels[0]
     assert dict(zip(level.tokens.tolist(), level.kinds.tolist(), strict=True)) == {1: 3, 2: 1}
 
 
 def test_large_ids_stay_whole() -> None:
-    docs = [document(0, [2**32 - 1, 0, 2**32 - 1, 0])]
+    docs = [text_of(0, [2**32 - 1, 0, 2**32 - 1, 0])]
     level = counted(docs, 2).levels[1]
     assert level.tokens.tolist() == [2**32 - 1, 0]
     assert level.counts.tolist() == [1, 2]

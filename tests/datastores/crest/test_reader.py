@@ -1,4 +1,4 @@
-"""Reading: the two tiers are one store, that of brute force over the documents of both."""
+"""Reading: the two tiers are one store, that of brute force over the texts of both."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from datastores.crest import reader as crest_reader
 from datastores.crest.build import MAX_NGRAM
-from datastores.crest.counting import TokenDocument
+from datastores.crest.counting import TokenText
 from datastores.crest.format import CrestEntry, hashes
 from datastores.crest.reader import CrestReader, CrestTree, JoinedEntry
 from datastores.crest.selection import MAX_CONTINUATION, MAX_NODES
 from datastores.crest.store import CrestStore
-from tests.datastores.crest.reference import document, documents, strings, tree, unfold
+from tests.datastores.crest.reference import strings, text_of, texts, tree, unfold
 
 EVERY = 1 << 20
 
@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Iterator[CrestStore]:
         yield opened
 
 
-def trees(store: CrestStore, docs: list[TokenDocument]) -> dict[tuple[int, ...], CrestTree]:
+def trees(store: CrestStore, docs: list[TokenText]) -> dict[tuple[int, ...], CrestTree]:
     """What a lookup of every n-gram of `docs` that something follows finds for it.
 
     n-grams that share a mark, which the store may take for each other, are left out.
@@ -46,9 +46,9 @@ def trees(store: CrestStore, docs: list[TokenDocument]) -> dict[tuple[int, ...],
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(documents, st.sets(st.integers(0, 5)))
-def test_two_tiers_are_brute_force_over_the_documents_of_both(
-    store: CrestStore, docs: list[TokenDocument], added: set[int]
+@given(texts, st.sets(st.integers(0, 5)))
+def test_two_tiers_are_brute_force_over_the_texts_of_both(
+    store: CrestStore, docs: list[TokenText], added: set[int]
 ) -> None:
     tiers = [
         [one for number, one in enumerate(docs) if (number in added) == is_added]
@@ -78,17 +78,17 @@ def test_two_tiers_are_brute_force_over_the_documents_of_both(
 
 
 def test_a_tree_in_one_tier_is_that_tier(store: CrestStore) -> None:
-    store.rebuild([document(0, [7, 8, 1] * 3, kind=1)])
-    alone = trees(store, [document(0, [7, 8, 1])])
-    store.update([document(1, [3, 4, 5] * 3, kind=2)])
-    assert trees(store, [document(0, [7, 8, 1])]) == alone
+    store.rebuild([text_of(0, [7, 8, 1] * 3, kind=1)])
+    alone = trees(store, [text_of(0, [7, 8, 1])])
+    store.update([text_of(1, [3, 4, 5] * 3, kind=2)])
+    assert trees(store, [text_of(0, [7, 8, 1])]) == alone
 
 
 @pytest.mark.parametrize("resident", [0, 1, 1 << 20])
 def test_pages_in_memory_are_those_on_disk(
     store: CrestStore, monkeypatch: pytest.MonkeyPatch, resident: int
 ) -> None:
-    docs = [document(number, [number, 8, 9, number % 3] * 40) for number in range(30)]
+    docs = [text_of(number, [number, 8, 9, number % 3] * 40) for number in range(30)]
     store.rebuild(docs[1:])
     store.update(docs[:1])
     everywhere = {ngram: unfold(entry) for ngram, entry in trees(store, docs).items()}

@@ -7,12 +7,12 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given
 
-from datastores.crest.counting import TokenDocument
+from datastores.crest.counting import TokenText
 from datastores.crest.selection import candidates, estimated_bytes, select_nodes, utilities
-from tests.datastores.crest.reference import Path, counted, document, documents
+from tests.datastores.crest.reference import Path, counted, text_of, texts
 
 
-def node_worths(docs: list[TokenDocument], length: int) -> dict[Path, float]:
+def node_worths(docs: list[TokenText], length: int) -> dict[Path, float]:
     """The worth of every node in the trees of n-grams of `length` tokens, by its string."""
     levels = counted(docs, 6).levels
     names: list[list[Path]] = [[()]]
@@ -27,12 +27,12 @@ def node_worths(docs: list[TokenDocument], length: int) -> dict[Path, float]:
     }
 
 
-def varied(draw: np.random.Generator, *phrases: tuple[int, ...]) -> list[TokenDocument]:
+def varied(draw: np.random.Generator, *phrases: tuple[int, ...]) -> list[TokenText]:
     """Phrases between random words, so that only they repeat."""
     tokens: list[int] = []
     for phrase in phrases:
         tokens += [*draw.integers(100, 100_000, 3).tolist(), *phrase]
-    return [document(0, tokens)]
+    return [text_of(0, tokens)]
 
 
 def test_repeating_the_shorter_is_worth_less_than_correcting_it() -> None:
@@ -50,16 +50,16 @@ def test_long_strings_take_more_evidence() -> None:
     assert worth[1, 2] > 1.9 * worth[1, 2, 3] > 3.8 * worth[1, 2, 3, 4]
 
 
-@given(documents)
-def test_no_node_is_worth_less_than_one_below_it(docs: list[TokenDocument]) -> None:
+@given(texts)
+def test_no_node_is_worth_less_than_one_below_it(docs: list[TokenText]) -> None:
     for length in (1, 2, 3):
         worth = node_worths(docs, length)
         for string, value in worth.items():
             assert worth.get(string[:-1], value) >= value >= 0
 
 
-@given(documents)
-def test_a_higher_threshold_keeps_fewer_of_the_same_nodes(docs: list[TokenDocument]) -> None:
+@given(texts)
+def test_a_higher_threshold_keeps_fewer_of_the_same_nodes(docs: list[TokenText]) -> None:
     levels = counted(docs, 6).levels
     nodes = candidates(levels, 2, utilities(levels, 2), 0.0)
     sizes = [select_nodes(nodes, least) for least in (0.0, 0.02, 0.2, 2.0)]

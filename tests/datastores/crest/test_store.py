@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, given, settings
 
 from datastores.crest import reader as crest_reader
 from datastores.crest.build import MAX_NGRAM
-from datastores.crest.counting import TokenDocument
+from datastores.crest.counting import TokenText
 from datastores.crest.reader import LOOKUPS_PER_REFRESH, CrestReader, CrestTree
 from datastores.crest.selection import MAX_CONTINUATION, MAX_NODES
 from datastores.crest.store import MAX_DELTA_TOKENS, CrestStore
 from datastores.errors import StoreError
 from datastores.storage.integrity import damage_mark
-from tests.datastores.crest.reference import document, documents, tree, unfold
+from tests.datastores.crest.reference import text_of, texts, tree, unfold
 
 AMPLE = 1 << 24
 
@@ -39,11 +39,11 @@ def rows(store: CrestStore) -> list[list[tuple[object, ...]]]:
     return [store.store.db.conn.execute(f"SELECT * FROM {one}").fetchall() for one in tables]
 
 
-def words(number: int, length: int = 300) -> TokenDocument:
-    """A document of its own words, among common ones."""
+def words(number: int, length: int = 300) -> TokenText:
+    """A text of its own words, among common ones."""
     draw = random.Random(number)
     tokens = [draw.choice((1, 2, 3, 4, 5, number + 10)) for _ in range(length)]
-    return document(number, tokens, kind=number % 3)
+    return text_of(number, tokens, kind=number % 3)
 
 
 def looked_up(path: Path, context: list[int]) -> list[CrestTree]:
@@ -55,10 +55,8 @@ def looked_up(path: Path, context: list[int]) -> list[CrestTree]:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(documents)
-def test_a_lookup_finds_the_tree_of_every_suffix(
-    store: CrestStore, docs: list[TokenDocument]
-) -> None:
+@given(texts)
+def test_a_lookup_finds_the_tree_of_every_suffix(store: CrestStore, docs: list[TokenText]) -> None:
     store.rebuild(docs)
     context = [0, 1, 2, 0, 1]
     trees = [set(tree(docs, tuple(context[-n:]), MAX_CONTINUATION, 10**6)) for n in (4, 3, 2, 1)]
@@ -72,11 +70,11 @@ def test_a_lookup_finds_the_tree_of_every_suffix(
 def test_an_open_reader_sees_what_is_written(store: CrestStore) -> None:
     reader = CrestReader(store.store.path)
     assert reader.lookup([1, 2]) == []
-    store.update([document(0, [1, 2, 3])])
+    store.update([text_of(0, [1, 2, 3])])
     reader.refresh()
     assert [entry.tokens[1] for entry in reader.lookup([1, 2])] == [3, 3]
     assert reader.entries == 3
-    store.update([document(1, [1, 2, 4])])
+    store.update([text_of(1, [1, 2, 4])])
     last = [reader.lookup([1, 2]) for _ in range(LOOKUPS_PER_REFRESH)][-1]
     assert {3, 4} <= set(last[0].tokens)
     reader.close()
@@ -86,17 +84,17 @@ def test_a_store_made_anew_under_a_reader_is_not_taken_for_damaged(
     store: CrestStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crest_reader, "MAX_RESIDENT_PAGES", 0)
-    store.rebuild([document(0, [1, 2, 10] * 2)])
+    store.rebuild([text_of(0, [1, 2, 10] * 2)])
     reader = CrestReader(store.store.path)
     reader.lookup([2])
-    store.rebuild([document(1, [token for last in (10, 11, 12) for token in (1, 2, last)] * 2)])
+    store.rebuild([text_of(1, [token for last in (10, 11, 12) for token in (1, 2, last)] * 2)])
     # Its tokens are more than the reader knows of.
     assert reader.lookup([1, 2])[0].tokens[1:4] == [10, 11, 12]
     assert not damage_mark(store.store.path).exists()
     reader.close()
 
 
-def test_a_document_counts_once(store: CrestStore) -> None:
+def test_a_text_of_counts_once(store: CrestStore) -> None:
     store.update([words(1), words(1)])
     once = rows(store)
     store.update([words(1)])
@@ -110,7 +108,7 @@ def test_a_document_counts_once(store: CrestStore) -> None:
     assert store.unknown([words(1).identity, words(2).identity]) == [words(2).identity]
 
 
-def test_the_order_of_documents_makes_no_difference(tmp_path: Path) -> None:
+def test_the_order_of_texts_makes_no_difference(tmp_path: Path) -> None:
     made = []
     for name, order in (("a", (1, 2, 3, 4)), ("b", (4, 2, 1, 3))):
         store = CrestStore.open(tmp_path / name, AMPLE)
@@ -142,7 +140,7 @@ def test_forgetting_leaves_a_store_that_never_saw_it(store: CrestStore, tmp_path
     store.rebuild(kept)
     store.update([words(3)])
     before = rows(store)
-    secret = document(9, [1, 2, 3_000_000_019, 3_000_000_020, 3], kind=1)
+    secret = text_of(9, [1, 2, 3_000_000_019, 3_000_000_020, 3], kind=1)
     store.update([secret])
     assert not store.retain([one.identity for one in (*kept, words(3))])
     assert rows(store) == before
@@ -160,7 +158,7 @@ def test_forgetting_leaves_a_store_that_never_saw_it(store: CrestStore, tmp_path
 
 
 def test_an_erasure_that_somebody_held_up_is_made_good(store: CrestStore) -> None:
-    secret = document(9, [1, 2, 3_000_000_019, 3])
+    secret = text_of(9, [1, 2, 3_000_000_019, 3])
     store.update([words(1), secret])
     reader = sqlite3.connect(store.store.path)
     reader.execute("BEGIN")

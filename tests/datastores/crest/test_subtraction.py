@@ -1,4 +1,4 @@
-"""Subtracting: what is left is what brute force counts in the other documents, and no byte more."""
+"""Subtracting: what is left is what brute force counts in the other texts, and no byte more."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datastores.crest.build import MAX_NGRAM, count, select
-from datastores.crest.counting import TokenDocument
+from datastores.crest.counting import TokenText
 from datastores.crest.format import hashes, place
 from datastores.crest.selection import MAX_CONTINUATION, MAX_NODES
 from datastores.crest.store import CrestStore, pack_ids, unpack_ids
@@ -32,13 +32,13 @@ from datastores.crest.subtraction import (
 )
 from datastores.errors import StoreError
 from tests.datastores.crest.reference import Path as Tokens
-from tests.datastores.crest.reference import document, documents, strings
+from tests.datastores.crest.reference import strings, text_of, texts
 from tests.datastores.crest.test_build import text_like
 from tests.datastores.crest.test_store import looked_up, words
 
 AMPLE = 1 << 24
 ALONE = 3_000_000_019
-"""A token id of the forgotten document alone; its bytes occur nowhere else."""
+"""A token id of the forgotten text alone; its bytes occur nowhere else."""
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def key(store: CrestStore, ngram: Tokens) -> tuple[int, int, int]:
 
 
 def must_be_those_of(
-    store: CrestStore, docs: Sequence[TokenDocument], least: int, full: int | None = None
+    store: CrestStore, docs: Sequence[TokenText], least: int, full: int | None = None
 ) -> None:
     """Every count is that of brute force over `docs`; with `full`, no n-gram of them is missing.
 
@@ -106,9 +106,9 @@ def must_be_those_of(
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(documents, st.sets(st.integers(0, 5)))
+@given(texts, st.sets(st.integers(0, 5)))
 def test_what_is_left_is_counted_by_brute_force(
-    store: CrestStore, docs: list[TokenDocument], leaving: set[int]
+    store: CrestStore, docs: list[TokenText], leaving: set[int]
 ) -> None:
     store.rebuild(docs)
     whole = all(len(kept) < MAX_NODES for _, kept in entries(store).values())
@@ -170,7 +170,7 @@ def traces(path: Path) -> bytes:
 @pytest.mark.parametrize("pending", [True, False])
 def test_no_byte_of_what_was_forgotten_is_left(store: CrestStore, pending: bool) -> None:
     kept = [words(number) for number in range(8)]
-    secret = document(2**63 + 12345, [1, 2, ALONE, 3, ALONE + 1, 5, 4, 4, 3], kind=1)
+    secret = text_of(2**63 + 12345, [1, 2, ALONE, 3, ALONE + 1, 5, 4, 4, 3], kind=1)
     store.rebuild(kept if pending else [*kept, secret])
     if pending:
         assert store.update([secret])
@@ -251,7 +251,7 @@ class FullFile(BytesIO):
 
 
 def test_what_a_reader_held_up_is_completed(store: CrestStore) -> None:
-    secret = document(9, [1, 2, ALONE, 3])
+    secret = text_of(9, [1, 2, ALONE, 3])
     store.rebuild([words(1), words(2), secret])
     reader = sqlite3.connect(store.store.path)
     reader.execute("BEGIN")

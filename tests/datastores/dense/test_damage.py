@@ -30,7 +30,7 @@ def fill(folder: Path) -> Path:
     """An index of two chats; its file."""
     worker = DenseWorker(open_store(folder), VOCABULARY)
     record(worker, SAID)
-    record(worker, 60, source="other")
+    record(worker, 60, owner="other")
     worker.close()
     return folder / "dense.db"
 

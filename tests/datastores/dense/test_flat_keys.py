@@ -1,4 +1,4 @@
-"""The unfiltered access path: all keys of the chosen documents, whatever they led to."""
+"""The unfiltered access path: all keys of the chosen texts, whatever they led to."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ CHOSEN = ("notes", "book")
 
 @pytest.fixture
 def states(worker: DenseWorker) -> FlatKeys:
-    """Of two documents with the same words; a third one, of a chat, is not chosen."""
-    for source in ("notes", "chat", "book"):
-        record(worker, LENGTH, start=START, source=source)
-    found = worker.ask(partial(DenseIndex.flat_keys, sources=CHOSEN))
+    """Of two texts with the same words; a third one, of a chat, is not chosen."""
+    for owner in ("notes", "chat", "book"):
+        record(worker, LENGTH, start=START, owner=owner)
+    found = worker.ask(partial(DenseIndex.flat_keys, owners=CHOSEN))
     assert found is not None
     return found
 
@@ -36,15 +36,15 @@ def key_of(states: FlatKeys, position: int) -> Floats:
 def test_they_are_collected_again_only_after_a_change(
     states: FlatKeys, worker: DenseWorker
 ) -> None:
-    collect = partial(DenseIndex.flat_keys, sources=CHOSEN)
+    collect = partial(DenseIndex.flat_keys, owners=CHOSEN)
     assert worker.ask(collect) is states
-    record(worker, LENGTH + 5, start=START, source="book")
+    record(worker, LENGTH + 5, start=START, owner="book")
     grown = worker.ask(collect)
     assert grown is not None
     assert len(grown) > len(states)
 
 
-def test_only_chosen_documents_are_searched_and_all_of_them(states: FlatKeys) -> None:
+def test_only_chosen_texts_are_searched_and_all_of_them(states: FlatKeys) -> None:
     assert len(states) == 2 * (LENGTH - START)
     for position in (START, 70, LENGTH - 1):
         (found,) = states.search(key_of(states, position), 3)
@@ -75,7 +75,7 @@ def test_a_batch_a_single_key_and_a_subset_agree(states: FlatKeys) -> None:
     assert sorted(found.rows.tolist()) == [3, 8, 200]
 
 
-def test_what_follows_stays_within_the_document(states: FlatKeys) -> None:
+def test_what_follows_stays_within_the_text(states: FlatKeys) -> None:
     last = LENGTH - START - 1
     assert states.following(np.array([0, last - 2, last, last + 1]), 3).tolist() == [
         *(1, 2, 3),
@@ -86,20 +86,20 @@ def test_what_follows_stays_within_the_document(states: FlatKeys) -> None:
 
 
 def test_what_is_forgotten_is_found_no_more_at_once(states: FlatKeys, worker: DenseWorker) -> None:
-    worker.ask(partial(DenseIndex.forget, source="notes"))
+    worker.ask(partial(DenseIndex.forget, owner="notes"))
     (found,) = states.search(key_of(states, 70), len(states))
     assert len(found.tokens) == LENGTH - START
     (cached,) = states.subset(np.arange(len(states))).search(key_of(states, 70), len(states))
     assert cached.rows.tolist() == found.rows.tolist()
-    again = worker.ask(partial(DenseIndex.flat_keys, sources=CHOSEN))
+    again = worker.ask(partial(DenseIndex.flat_keys, owners=CHOSEN))
     assert again is not None
     assert len(again) == LENGTH - START
 
 
-def test_without_chosen_documents_nothing_is_found(worker: DenseWorker) -> None:
-    assert worker.ask(partial(DenseIndex.flat_keys, sources=CHOSEN)) is None, "nothing is fitted"
-    record(worker, LENGTH, source="chat")
-    nothing = worker.ask(partial(DenseIndex.flat_keys, sources=CHOSEN))
+def test_without_chosen_texts_nothing_is_found(worker: DenseWorker) -> None:
+    assert worker.ask(partial(DenseIndex.flat_keys, owners=CHOSEN)) is None, "nothing is fitted"
+    record(worker, LENGTH, owner="chat")
+    nothing = worker.ask(partial(DenseIndex.flat_keys, owners=CHOSEN))
     assert nothing is not None
     assert len(nothing) == 0
     (found,) = nothing.search(key_of(nothing, 7), 5)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datastores.dense.index import AnswerDocuments, DenseIndex, DocumentStates, WriteBuffer
+from datastores.dense.index import AnswerTexts, DenseIndex, TextStates, WriteBuffer
 from datastores.dense.memory import DenseMemory
-from datastores.dense.store import DenseStore, DocumentTokens
+from datastores.dense.store import DenseStore, TextTokens
 from datastores.errors import StoreError
 from tests.datastores.dense.test_worker import SAMPLE, VOCABULARY, find, open_store, said
 
@@ -30,46 +30,46 @@ def fail(*_: object) -> None:
     raise StoreError("the disk is full")
 
 
-def states(document: int, start: int, stop: int) -> DocumentStates:
-    return DocumentStates(document, np.arange(start, stop), said(start, stop)[1])
+def states(text: int, start: int, stop: int) -> TextStates:
+    return TextStates(text, np.arange(start, stop), said(start, stop)[1])
 
 
 @settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(st.tuples(st.sampled_from("abc"), words, words), max_size=8))
-def test_documents_only_grow_and_hold_what_was_said(
+def test_texts_only_grow_and_hold_what_was_said(
     store: DenseStore, turns: list[tuple[str, list[int], list[int]]]
 ) -> None:
-    answers, held = AnswerDocuments(store), dict[int, list[int]]()
+    answers, held = AnswerTexts(store), dict[int, list[int]]()
 
-    def write(part: DocumentTokens | None) -> int:
+    def write(part: TextTokens | None) -> int:
         assert part is not None
-        text = held.setdefault(part.document, [])
+        text = held.setdefault(part.text, [])
         assert part.start == len(text), "nothing that was written is written over"
         text.extend(part.tokens)
-        return part.document
+        return part.text
 
-    for source, prompt, answer in turns:
-        document = write(answers.begin(source, prompt))
-        assert held[document] == prompt
+    for owner, prompt, answer in turns:
+        text = write(answers.begin(owner, prompt))
+        assert held[text] == prompt
         assert answers.observe(len(prompt) + 1, answer) is None, "something was missed"
-        assert write(answers.observe(len(prompt), answer)) == document
-        assert held[document] == prompt + answer
+        assert write(answers.observe(len(prompt), answer)) == text
+        assert held[text] == prompt + answer
 
 
-def test_nothing_is_recorded_in_a_document_that_is_gone(store: DenseStore) -> None:
-    answers = AnswerDocuments(store)
-    document = answers.begin("chat", [1, 2]).document
-    answers.retain({document})
+def test_nothing_is_recorded_in_a_text_that_is_gone(store: DenseStore) -> None:
+    answers = AnswerTexts(store)
+    text = answers.begin("chat", [1, 2]).text
+    answers.retain({text})
     assert answers.observe(2, [3]) is not None
     answers.retain(set())
     assert answers.observe(3, [4]) is None
-    assert answers.begin("chat", [1, 2]).document != document
+    assert answers.begin("chat", [1, 2]).text != text
 
 
 def test_forgetting_another_chat_leaves_the_answer_alone(store: DenseStore) -> None:
-    answers = AnswerDocuments(store)
+    answers = AnswerTexts(store)
     answers.begin("other", [1])
     answers.begin("chat", [1])
     answers.forget("other")
@@ -81,23 +81,23 @@ def test_forgetting_another_chat_leaves_the_answer_alone(store: DenseStore) -> N
 def test_what_could_not_be_written_goes_on_waiting(
     store: DenseStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    buffer, document = WriteBuffer(), store.create_document("chat")
-    buffer.add_tokens(DocumentTokens(document, 0, [5, 6]))
+    buffer, text = WriteBuffer(), store.create_text("chat")
+    buffer.add_tokens(TextTokens(text, 0, [5, 6]))
     with monkeypatch.context() as patched:
         patched.setattr(DenseStore, "write", fail)
         with pytest.raises(StoreError, match="full"):
             buffer.write(store)
-    buffer.add_tokens(DocumentTokens(document, 2, [7]))
+    buffer.add_tokens(TextTokens(text, 2, [7]))
     assert buffer
     buffer.write(store)
-    assert store.tokens(document) == (5, 6, 7)
+    assert store.tokens(text) == (5, 6, 7)
     assert not buffer
 
 
 def index_of(store: DenseStore) -> DenseIndex:
-    """An index over `store`, with one document longer than the sample."""
+    """An index over `store`, with one text longer than the sample."""
     index = DenseIndex(store, DenseMemory(VOCABULARY))
-    index.add_document("text", said(0, SAMPLE + 10)[0])
+    index.add_text("text", said(0, SAMPLE + 10)[0])
     return index
 
 
@@ -118,9 +118,9 @@ def test_the_projection_is_fitted_once(store: DenseStore) -> None:
     index = index_of(store)
     index.add_states(states(1, 1, SAMPLE + 1))
     first = store.projection()
-    index.add_document("other", said(0, 9 * SAMPLE, seed=1)[0])
+    index.add_text("other", said(0, 9 * SAMPLE, seed=1)[0])
     positions, other = np.arange(1, 9 * SAMPLE), said(1, 9 * SAMPLE, seed=1)[1]
-    index.add_states(DocumentStates(2, positions, other))
+    index.add_states(TextStates(2, positions, other))
     again = store.projection()
     assert first is not None
     assert again is not None
@@ -141,9 +141,9 @@ def test_a_projection_that_could_not_be_stored_is_fitted_again(
     assert index.status().keys == SAMPLE + 1
 
 
-def test_states_that_wait_are_forgotten_with_their_source(store: DenseStore) -> None:
+def test_states_that_wait_are_forgotten_with_their_owner(store: DenseStore) -> None:
     index = index_of(store)
-    index.add_document("other", said(0, 50)[0])
+    index.add_text("other", said(0, 50)[0])
     index.add_states(states(1, 1, 100))
     index.add_states(states(2, 1, 50))
     index.forget("text")
@@ -159,7 +159,7 @@ def test_a_deletion_elsewhere_is_noticed(tmp_path: Path, store: DenseStore) -> N
     assert find(index._memory, 50).similarities[0] > 0.99
     index.leave()
     assert find(index._memory, 50).similarities == []
-    assert index._memory.documents() == set()
+    assert index._memory.texts() == set()
 
 
 def test_a_projection_fitted_elsewhere_is_used(tmp_path: Path, store: DenseStore) -> None:

@@ -16,8 +16,8 @@ from datastores.dense.store import (
     KEY_BLOCK,
     TOKEN_BLOCK,
     DenseStore,
-    DocumentKeys,
-    DocumentTokens,
+    TextKeys,
+    TextTokens,
 )
 from datastores.errors import StoreError
 from tests.datastores.dense.test_projection import WIDTH, fitted, states
@@ -66,35 +66,35 @@ def test_blocks_hold_every_position_once(positions: list[int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = DenseStore.open(Path(folder) / "dense.db", "model", WIDTH)
         keep(store, fitted())
-        document = store.create_document("chat")
-        tokens = DocumentTokens(document, 0, range(positions[-1] + 1))
-        store.write([tokens], [DocumentKeys(document, where, codes)])
-        expected = [(document, p, c.tobytes()) for p, c in zip(positions, codes, strict=True)]
+        text = store.create_text("chat")
+        tokens = TextTokens(text, 0, range(positions[-1] + 1))
+        store.write([tokens], [TextKeys(text, where, codes)])
+        expected = [(text, p, c.tobytes()) for p, c in zip(positions, codes, strict=True)]
         assert snapshot(store) == expected
         missing = np.setdiff1d(np.arange(1, positions[-1] + 1), where)
-        assert store.missing_keys(document).tolist() == missing.tolist()
+        assert store.missing_keys(text).tolist() == missing.tolist()
         assert store.counts() == (positions[-1], len(positions))
         store.close()
 
 
 @given(st.data())
-def test_the_arena_gives_back_every_document(data: st.DataObject) -> None:
+def test_the_arena_gives_back_every_text(data: st.DataObject) -> None:
     arena, said = TokenArena(), dict[int, list[int]]()
     for _ in range(data.draw(st.integers(1, 12))):
-        document = data.draw(st.integers(1, 3))
+        text = data.draw(st.integers(1, 3))
         words = data.draw(st.lists(st.integers(0, 99), max_size=400))
-        arena.extend(document, len(said.setdefault(document, [])), words)
-        said[document] += words
-    for document, words in said.items():
-        offsets = arena.offsets(document, np.arange(len(words) + 1))
+        arena.extend(text, len(said.setdefault(text, [])), words)
+        said[text] += words
+    for text, words in said.items():
+        offsets = arena.offsets(text, np.arange(len(words) + 1))
         assert offsets[-1] == -1
         assert arena.tokens[offsets[:-1]].tolist() == words
     whole = TokenArena()
-    for document, words in said.items():
-        whole.extend(document, 0, words)
+    for text, words in said.items():
+        whole.extend(text, 0, words)
         positions = np.arange(-1, len(words) + 1)
-        found = whole.first_offsets(np.full(len(positions), document), positions)
-        assert found.tolist() == whole.offsets(document, positions).tolist()
+        found = whole.first_offsets(np.full(len(positions), text), positions)
+        assert found.tolist() == whole.offsets(text, positions).tolist()
     gone = data.draw(st.sampled_from(sorted(said)))
     arena.forget(gone)
     kept = sorted(t for d, words in said.items() if d != gone for t in words)
@@ -117,9 +117,9 @@ def snapshot(store: DenseStore) -> list[tuple[object, ...]]:
     projection = store.projection()
     assert projection is not None
     return sorted(
-        (int(document), int(position), code.tobytes())
+        (int(text), int(position), code.tobytes())
         for batch in store.keys(projection.dimensions)
-        for document, position, code in zip(*batch, strict=True)
+        for text, position, code in zip(*batch, strict=True)
     )
 
 
@@ -132,18 +132,18 @@ def test_what_is_written_in_any_pieces_is_read_whole(data: st.DataObject) -> Non
         length = data.draw(st.integers(2, 3 * TOKEN_BLOCK))
         words = [n * 7 % 1000 for n in range(length)]
         codes = np.random.default_rng(length).integers(1, 256, (length, 8)).astype(np.uint8)
-        document, written = store.create_document("chat"), 0
+        text, written = store.create_text("chat"), 0
         while written < length:
             stop = data.draw(st.integers(written + 1, length))
             places = np.arange(max(1, written), stop)
-            keys = DocumentKeys(document, places, codes[places])
+            keys = TextKeys(text, places, codes[places])
             again = data.draw(st.integers(1, 2))
             for _ in range(again):
-                store.write([DocumentTokens(document, written, words[written:stop])], [keys])
+                store.write([TextTokens(text, written, words[written:stop])], [keys])
             written = stop
-        assert list(store.tokens(document)) == words
-        assert [(d, t.tolist()) for d, t in store.token_streams()] == [(document, words)]
-        expected = [(document, p, codes[p].tobytes()) for p in range(1, length)]
+        assert list(store.tokens(text)) == words
+        assert [(d, t.tolist()) for d, t in store.token_streams()] == [(text, words)]
+        expected = [(text, p, codes[p].tobytes()) for p in range(1, length)]
         assert snapshot(store) == expected
         assert store.counts() == (length - 1, length - 1)
         assert store.incomplete() == []
@@ -152,16 +152,16 @@ def test_what_is_written_in_any_pieces_is_read_whole(data: st.DataObject) -> Non
 
 def test_missing_positions_are_named_until_they_are_filled(store: DenseStore) -> None:
     keep(store, fitted())
-    document = store.create_document("import", first=3)
-    store.write([DocumentTokens(document, 0, range(40))])
-    assert store.missing_keys(document).tolist() == list(range(3, 40))
+    text = store.create_text("import", first=3)
+    store.write([TextTokens(text, 0, range(40))])
+    assert store.missing_keys(text).tolist() == list(range(3, 40))
     holes = np.array([5, 6, 22])
     rest = np.setdiff1d(np.arange(3, 40), holes)
     codes = fitted().encode(states(len(rest)))
-    store.write([], [DocumentKeys(document, rest, codes)])
-    assert store.missing_keys(document).tolist() == holes.tolist()
-    assert store.incomplete() == [document]
-    store.write([], [DocumentKeys(document, holes, codes[:3])])
+    store.write([], [TextKeys(text, rest, codes)])
+    assert store.missing_keys(text).tolist() == holes.tolist()
+    assert store.incomplete() == [text]
+    store.write([], [TextKeys(text, holes, codes[:3])])
     assert store.incomplete() == []
 
 
@@ -182,29 +182,27 @@ def test_the_first_projection_stays(store: DenseStore) -> None:
 
 def test_keys_of_a_projection_that_was_dropped_meanwhile_are_left_out(store: DenseStore) -> None:
     keep(store, fitted())
-    document = store.create_document("chat")
+    text = store.create_text("chat")
     with store.store.writing() as db:
         db.conn.execute("DELETE FROM projections")
     codes = fitted().encode(states(8))
-    store.write(
-        [DocumentTokens(document, 0, range(9))], [DocumentKeys(document, np.arange(1, 9), codes)]
-    )
-    assert list(store.tokens(document)) == list(range(9))
+    store.write([TextTokens(text, 0, range(9))], [TextKeys(text, np.arange(1, 9), codes)])
+    assert list(store.tokens(text)) == list(range(9))
     assert store.counts() == (8, 0)
 
 
 def test_keys_of_a_damaged_projection_are_dropped_and_the_tokens_stay(store: DenseStore) -> None:
     keep(store, fitted())
-    document = store.create_document("chat")
-    keys = DocumentKeys(document, np.arange(1, 9), fitted().encode(states(8)))
-    store.write([DocumentTokens(document, 0, range(9))], [keys])
+    text = store.create_text("chat")
+    keys = TextKeys(text, np.arange(1, 9), fitted().encode(states(8)))
+    store.write([TextTokens(text, 0, range(9))], [keys])
     with store.store.writing() as db:
         db.conn.execute("UPDATE projections SET packed = zeroblob(length(packed))")
     store.close()
     again = DenseStore.open(store.store.path, "model", WIDTH)
     assert again.projection() is None
-    assert list(again.tokens(document)) == list(range(9))
-    assert again.incomplete() == [document]
+    assert list(again.tokens(text)) == list(range(9))
+    assert again.incomplete() == [text]
     again.close()
 
 
@@ -212,21 +210,21 @@ def test_a_projection_of_another_models_states_is_dropped_with_its_keys(store: D
     store.keep_projection(fit(states(300, width=WIDTH + 1), 8), 300)
     with pytest.raises(StoreError, match="the next start fits it again"):
         store.projection()
-    document = store.create_document("chat")
-    keys = DocumentKeys(document, np.arange(1, 9), fitted().encode(states(8)))
-    store.write([DocumentTokens(document, 0, range(9))], [keys])
+    text = store.create_text("chat")
+    keys = TextKeys(text, np.arange(1, 9), fitted().encode(states(8)))
+    store.write([TextTokens(text, 0, range(9))], [keys])
     store.close()
     again = DenseStore.open(store.store.path, "model", WIDTH)
     assert again.projection() is None
     assert again.store.rows("SELECT count(*) AS n FROM keys")[0]["n"] == 0
-    assert again.incomplete() == [document]
+    assert again.incomplete() == [text]
     again.close()
 
 
 def test_what_is_forgotten_leaves_no_byte(store: DenseStore) -> None:
     secret = [4_000_000_000 + n for n in range(40)]
-    kept, gone = store.create_document("kept"), store.create_document("gone")
-    store.write([DocumentTokens(gone, 0, secret), DocumentTokens(kept, 0, range(100))])
+    kept, gone = store.create_text("kept"), store.create_text("gone")
+    store.write([TextTokens(gone, 0, secret), TextTokens(kept, 0, range(100))])
     assert store.forget("gone") == [gone]
     assert store.forget("gone") == []
     assert store.tokens(gone) == ()
@@ -242,13 +240,13 @@ def test_a_token_costs_less_than_96_bytes_in_short_answers_too(tmp_path: Path) -
     keep(store, projection)
     encoded = projection.encode(states(92, width=256))
     for _ in range(100):
-        document = store.create_document("chat", first=20)
+        text = store.create_text("chat", first=20)
         for start in range(20, 92, 24):
             places = np.arange(start, start + 24)
             begin = 0 if start == 20 else start
             store.write(
-                [DocumentTokens(document, begin, range(begin, start + 24))],
-                [DocumentKeys(document, places, encoded[places])],
+                [TextTokens(text, begin, range(begin, start + 24))],
+                [TextKeys(text, places, encoded[places])],
             )
     keys = store.counts()[1]
     store.close()

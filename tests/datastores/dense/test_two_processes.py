@@ -62,9 +62,9 @@ def test_the_first_projection_of_another_process_serves_here_too(
     two: tuple[DenseWorker, DenseWorker],
 ) -> None:
     here, there = two
-    record(here, 100, source="mine")
-    record(there, SAMPLE + 100, source="theirs")
+    record(here, 100, owner="mine")
+    record(there, SAMPLE + 100, owner="theirs")
     here.ask(DenseIndex.flush)
     assert find(here.memory, 50).similarities[0] > 0.99
-    record(here, 150, source="more")
+    record(here, 150, owner="more")
     assert find(here.memory, 140).similarities[0] > 0.99

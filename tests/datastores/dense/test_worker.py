@@ -17,7 +17,7 @@ import pytest
 from datastores.dense.index import DenseIndex
 from datastores.dense.memory import GAP, DenseMemory, Matches
 from datastores.dense.projection import Floats
-from datastores.dense.store import DenseStore, DocumentKeys, DocumentTokens
+from datastores.dense.store import DenseStore, TextKeys, TextTokens
 from datastores.dense.worker import DenseWorker, WorkerClosedError
 from datastores.errors import StoreError
 from tests.waiting import TIMEOUT_S
@@ -63,9 +63,9 @@ def worker(tmp_path: Path) -> Iterator[DenseWorker]:
     assert opened.error is None
 
 
-def record(worker: DenseWorker, stop: int, start: int = 5, source: str = "chat") -> None:
+def record(worker: DenseWorker, stop: int, start: int = 5, owner: str = "chat") -> None:
     """Have an answer from `start` to `stop` recorded, five tokens a step."""
-    worker.begin(source, [word(position) for position in range(start)])
+    worker.begin(owner, [word(position) for position in range(start)])
     for first in range(start, stop, 5):
         worker.observe(first, *said(first, min(stop, first + 5)))
     worker.ask(DenseIndex.flush)
@@ -95,7 +95,7 @@ def test_nothing_is_found_before_the_first_fit_and_all_after_it(worker: DenseWor
 def test_what_was_found_live_is_found_after_a_restart(tmp_path: Path) -> None:
     live = DenseWorker(open_store(tmp_path), VOCABULARY)
     record(live, 400)
-    record(live, 300, start=40, source="other")
+    record(live, 300, start=40, owner="other")
     expected = [find(live.memory, position) for position in range(50, 290, 7)]
     live.close()
     again = DenseWorker(open_store(tmp_path), VOCABULARY)
@@ -109,16 +109,16 @@ def test_what_was_found_live_is_found_after_a_restart(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_continuation_ends_with_its_document(worker: DenseWorker) -> None:
+def test_a_continuation_ends_with_its_text(worker: DenseWorker) -> None:
     record(worker, 400)
-    record(worker, 20, source="other")
+    record(worker, 20, owner="other")
     matches = find(worker.memory, 398)
     assert matches.continuations[0][:2] == [word(399), GAP]
     only = find(worker.memory, 399)
     assert max(only.similarities, default=0.0) <= 0.99, "an end has no continuation to lend"
 
 
-def test_a_chat_goes_on_in_its_document_and_a_new_version_of_it_shares_the_start(
+def test_a_chat_goes_on_in_its_text_and_a_new_version_of_it_shares_the_start(
     worker: DenseWorker,
 ) -> None:
     record(worker, 300)
@@ -132,11 +132,11 @@ def test_a_chat_goes_on_in_its_document_and_a_new_version_of_it_shares_the_start
     assert worker.ask(lambda index: index.missing_keys(2).positions.tolist()) == [200, 201, 202]
 
 
-def test_chats_in_turns_go_on_in_their_own_documents(worker: DenseWorker) -> None:
+def test_chats_in_turns_go_on_in_their_own_texts(worker: DenseWorker) -> None:
     record(worker, 300)
-    record(worker, 100, source="other")
+    record(worker, 100, owner="other")
     record(worker, 320, start=310)
-    record(worker, 120, start=100, source="other")
+    record(worker, 120, start=100, owner="other")
     assert worker.ask(DenseIndex.status).positions == 319 + 119
     matches = find(worker.memory, 115, k=2)
     assert min(matches.similarities) > 0.99
@@ -164,7 +164,7 @@ def test_what_belongs_to_no_chat_is_not_recorded(worker: DenseWorker) -> None:
 
 def test_what_is_forgotten_is_found_no_more(tmp_path: Path, worker: DenseWorker) -> None:
     record(worker, 300)
-    record(worker, 300, start=290, source="other")
+    record(worker, 300, start=290, owner="other")
     worker.ask(lambda index: index.forget("chat"))
     assert not find(worker.memory, 77).similarities
     assert find(worker.memory, 292).similarities[0] > 0.99
@@ -293,15 +293,15 @@ def test_the_drafter_alone_does_not_import_faiss() -> None:
 
 def test_tokens_that_another_vocabulary_would_have_are_left_out(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    document = store.create_document("strange")
+    text = store.create_text("strange")
     worker = DenseWorker(store, VOCABULARY)
     record(worker, 300)
     worker.close()
     store = open_store(tmp_path)
     projection = store.projection()
     assert projection is not None
-    keys = DocumentKeys(document, np.array([1, 2]), projection.encode(said(1, 3)[1]))
-    store.write([DocumentTokens(document, 0, [1, 4_000_000_000, 2])], [keys])
+    keys = TextKeys(text, np.array([1, 2]), projection.encode(said(1, 3)[1]))
+    store.write([TextTokens(text, 0, [1, 4_000_000_000, 2])], [keys])
     again = DenseWorker(store, VOCABULARY)
     again.ask(lambda index: None)
     assert len(again.memory) == 295 + 1

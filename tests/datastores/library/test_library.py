@@ -26,9 +26,13 @@ def _page(text: str, title: str = "page") -> Document:
     return Document(title, (Part(NOTES, text),))
 
 
-def _store(library: Library, source: str, *texts: str, file: str = "file") -> list[StoreDocument]:
-    puts = [StoreDocument(source, file, number, _page(text)) for number, text in enumerate(texts)]
-    return library.write([*puts, FinishFile(source, file, "digest", len(puts))])
+def _store(
+    library: Library, import_path: str, *texts: str, file: str = "file"
+) -> list[StoreDocument]:
+    puts = [
+        StoreDocument(import_path, file, number, _page(text)) for number, text in enumerate(texts)
+    ]
+    return library.write([*puts, FinishFile(import_path, file, "digest", len(puts))])
 
 
 def test_a_text_is_found_again_with_its_parts_in_order(library: Library) -> None:
@@ -45,10 +49,10 @@ def test_what_is_stored_twice_is_new_once(library: Library) -> None:
 
 def test_a_file_is_known_when_it_was_read_whole_and_did_not_change(library: Library) -> None:
     library.write([StoreDocument("s", "f", 0, _page("a")), StoreDocument("s", "f", 1, _page("b"))])
-    assert not library.sources()[0].whole
+    assert not library.imports()[0].whole
     assert library.finished_file("s", "f") == ("", 0)
     library.write([FinishFile("s", "f", "digest", 2)])
-    assert library.sources()[0].whole
+    assert library.imports()[0].whole
     assert library.finished_file("s", "f") == ("digest", 2)
     assert library.finished_file("s", "g") == ("", 0)
 
@@ -56,7 +60,7 @@ def test_a_file_is_known_when_it_was_read_whole_and_did_not_change(library: Libr
 def test_a_flawed_file_is_finished_but_read_again(library: Library) -> None:
     _store(library, "s", "a", "b", file="f")
     library.write([StoreDocument("s", "f", 0, _page("c")), FinishFile("s", "f", "", 1)])
-    assert library.sources()[0].whole
+    assert library.imports()[0].whole
     assert library.finished_file("s", "f")[0] == ""
     assert library.digests() == sorted([_page("c").digest, _page("b").digest])
 
@@ -67,14 +71,14 @@ def test_a_file_that_became_shorter_loses_its_end(library: Library) -> None:
     assert library.digests() == [_page("a").digest]
 
 
-def test_sources_are_listed_with_what_they_hold(library: Library) -> None:
+def test_imports_are_listed_with_what_they_hold(library: Library) -> None:
     _store(library, "/b", "12345")
     library.write([StoreDocument("/a", "f", 0, Document("t", (Part(CHATS, "1", "user"),)))])
-    listed = [(s.path, s.files, s.documents, s.characters, s.kinds) for s in library.sources()]
+    listed = [(s.path, s.files, s.documents, s.characters, s.kinds) for s in library.imports()]
     assert listed == [("/a", 1, 1, 1, ("chats",)), ("/b", 1, 1, 5, ("notes",))]
 
 
-def test_a_shared_text_stays_until_the_last_source_that_holds_it(library: Library) -> None:
+def test_a_shared_text_stays_until_the_last_import_that_holds_it(library: Library) -> None:
     _store(library, "a", "shared", "only in a")
     _store(library, "b", "shared")
     library.forget("a")
@@ -126,12 +130,12 @@ def test_no_byte_of_what_was_forgotten_is_left_in_any_file(tmp_path: Path) -> No
         long = [f"{SENTENCE} {number} " * (1 + number * 40) for number in range(20)]
         _store(library, f"/home/{SENTENCE}", *long, file=SENTENCE)
         library.write([StoreDocument(f"/home/{SENTENCE}", "f", 0, _page("x", title=SENTENCE))])
-        other_window.sources()
+        other_window.imports()
         assert _holding(tmp_path, SENTENCE)
         library.forget(f"/home/{SENTENCE}")
         assert library.erase()
         assert _holding(tmp_path, SENTENCE) == []
-        assert len(other_window.sources()) == 1
+        assert len(other_window.imports()) == 1
 
 
 def test_erasing_that_a_reader_hinders_is_said_and_made_good(
@@ -154,9 +158,9 @@ def test_erasing_that_a_reader_hinders_is_said_and_made_good(
 
 
 class Imports(RuleBasedStateMachine):
-    """Sources, files and texts as a dictionary; every observable answer must follow from it."""
+    """Imports, files and texts as a dictionary; every observable answer must follow from it."""
 
-    sources = st.sampled_from(["/a", "/b"])
+    imports = st.sampled_from(["/a", "/b"])
     files = st.sampled_from(["x", "y"])
     texts = st.lists(st.sampled_from(["one", "two", "three", "four"]), min_size=1, max_size=3)
 
@@ -166,16 +170,16 @@ class Imports(RuleBasedStateMachine):
         self.library = Library.open(Path(self.folder.name) / "library.db")
         self.expected: dict[str, dict[str, list[str]]] = {}
 
-    @rule(source=sources, file=files, texts=texts)
-    def read(self, source: str, file: str, texts: list[str]) -> None:
-        _store(self.library, source, *texts, file=file)
-        self.expected.setdefault(source, {})[file] = texts
+    @rule(import_path=imports, file=files, texts=texts)
+    def read(self, import_path: str, file: str, texts: list[str]) -> None:
+        _store(self.library, import_path, *texts, file=file)
+        self.expected.setdefault(import_path, {})[file] = texts
 
-    @rule(source=sources)
-    def forget(self, source: str) -> None:
-        if source in self.expected:
-            self.library.forget(source)
-            del self.expected[source]
+    @rule(import_path=imports)
+    def forget(self, import_path: str) -> None:
+        if import_path in self.expected:
+            self.library.forget(import_path)
+            del self.expected[import_path]
 
     @invariant()
     def texts_are_those_of_all_documents(self) -> None:
@@ -187,8 +191,8 @@ class Imports(RuleBasedStateMachine):
         ]
 
     @invariant()
-    def sources_add_up(self) -> None:
-        listed = {source.path: source for source in self.library.sources()}
+    def imports_add_up(self) -> None:
+        listed = {stored.path: stored for stored in self.library.imports()}
         assert set(listed) == set(self.expected)
         for path, files in self.expected.items():
             documents = [text for stored in files.values() for text in stored]

@@ -165,8 +165,8 @@ def test_what_is_forgotten_leaves_no_byte(path: Path, buffer: ReplayBuffer) -> N
 
 def test_retaining_forgets_what_is_not_offered_any_more(path: Path) -> None:
     with closing(open_buffer(path)) as buffer:
-        for seed, source in enumerate(["chat:h:1", "chat:h:2", "text:3"]):
-            buffer.add(source, record(seed))
+        for seed, owner in enumerate(["chat:h:1", "chat:h:2", "text:3"]):
+            buffer.add(owner, record(seed))
     (path.parent / "replay.db.corrupt-20260101-000000").write_bytes(b"chat")
     retain(path, "chat:", {"chat:h:2"})
     with closing(open_buffer(path)) as buffer:
@@ -176,8 +176,8 @@ def test_retaining_forgets_what_is_not_offered_any_more(path: Path) -> None:
 
 
 def test_a_removal_taints_what_was_learned_from_it(buffer: ReplayBuffer) -> None:
-    for source in ("a", "b", "a"):
-        buffer.add(source, record())
+    for owner in ("a", "b", "a"):
+        buffer.add(owner, record())
     old, new = (1, buffer.last_removal), (buffer.last_id, buffer.last_removal)
     buffer.forget("b")
     assert not buffer.removed_since(*old), "it knew nothing of it"
@@ -188,7 +188,7 @@ def test_a_removal_taints_what_was_learned_from_it(buffer: ReplayBuffer) -> None
     assert not buffer.removed_since(*retrained)
 
 
-def test_a_source_whose_records_made_room_is_still_known(path: Path) -> None:
+def test_an_owner_whose_records_made_room_is_still_known(path: Path) -> None:
     with closing(open_buffer(path, 1)) as buffer:
         buffer.add("old", record())
         buffer.add("new", record(1))

@@ -13,13 +13,13 @@ from datastores.errors import StoreError
 from datastores.replay_buffer import writer as module
 from datastores.replay_buffer.record import question_key, top_of
 from datastores.replay_buffer.store import ReplayBuffer
-from datastores.replay_buffer.writer import AnswerOrigin, AnswerRecording, LogitsPool, ReplayWriter
+from datastores.replay_buffer.writer import AnswerDetails, AnswerRecording, LogitsPool, ReplayWriter
 from tests.datastores.conftest import fill
 from tests.datastores.replay_buffer.records import VOCABULARY, open_buffer
 
 NO_STATES = np.empty((1, 0), np.float32)
 KEY = question_key("why?")
-ORIGIN = AnswerOrigin("chat:h:1", 1, KEY, KEY)
+ORIGIN = AnswerDetails("chat:h:1", 1, KEY, KEY)
 
 
 @pytest.fixture
@@ -122,9 +122,9 @@ def test_nothing_is_made_before_something_is_kept(path: Path, writer: ReplayWrit
 
 def test_a_chat_that_is_deleted_meanwhile_leaves_nothing(path: Path, writer: ReplayWriter) -> None:
     recording, tokens, _ = say(writer, 30)
-    origin = AnswerOrigin("chat:h:2", 2, KEY, KEY, lambda: False)
+    details = AnswerDetails("chat:h:2", 2, KEY, KEY, lambda: False)
     writer.keep(say(writer, 3)[0], ORIGIN)
-    writer.keep(recording, origin)
+    writer.keep(recording, details)
     writer.flush()
     trace = np.array(tokens[-9:], "<i4").tobytes()
     assert not any(trace in file.read_bytes() for file in path.parent.glob("replay.db*"))

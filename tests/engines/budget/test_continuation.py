@@ -18,7 +18,7 @@ from engines.budget.policies import AdaptiveBudget
 from engines.budget.protocol import Budget
 from engines.budget.selection import merge
 from engines.decode import StopCriteria
-from engines.draft_tree import CHATS, PROMPT, STUDENT, DraftTree, chain, credited, root_only
+from engines.draft_tree import CHATS, DRAFT_MODEL, PROMPT, DraftTree, chain, credited, root_only
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
@@ -44,7 +44,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 class OracleHead:
     """Knows the text; each of its two tokens is right with `accuracy`."""
 
-    name = "student"
+    name = "draft-model"
     top_tokens_needed = 0
 
     def __init__(self, text: Sequence[int], accuracy: float) -> None:
@@ -59,7 +59,7 @@ class OracleHead:
         tree, here = root_only(context.root), len(context.tokens)
         for index, token in enumerate(self._text[here : here + min(limit, 2)]):
             right = Random(here * 2 + index).random() < self._accuracy
-            tree.add(index, token if right else (token + 1) % 64, STUDENT, self._accuracy)
+            tree.add(index, token if right else (token + 1) % 64, DRAFT_MODEL, self._accuracy)
             if not right:
                 break
         return tree
@@ -138,7 +138,7 @@ def plain_text(clock: Clock) -> list[int]:
 
 
 @pytest.mark.parametrize("accuracy", [0.6, 0.7, 0.8])
-def test_continuing_is_lossless_and_brings_more_tokens_a_call(
+def test_continuing_is_lossless_and_brings_more_tokens_a_step(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, accuracy: float
 ) -> None:
     text = plain_text(clock)
@@ -165,7 +165,7 @@ def test_continued_tokens_are_credited_to_who_proposed_them(clock: Clock) -> Non
             assert proposal.tree.tokens[0] == proposal.after[-1]
             depth = len(proposal.after)
             if step.tokens[:depth] == proposal.after:
-                behind += sum(credited(source) == CHATS for source in step.sources[depth:])
+                behind += sum(credited(origin) == CHATS for origin in step.origins[depth:])
     assert behind > 50
 
 
@@ -189,17 +189,20 @@ def test_a_slow_drafter_is_consulted_where_the_others_have_nothing(clock: Clock)
     consulted: dict[bool, list[bool]] = {True: [], False: []}
     for step in steps[len(steps) // 4 :]:
         others = any(one.tree.drafted for one in step.proposals if one.drafter == "crest")
-        consulted[others].append(any(one.drafter == "student" for one in step.proposals))
+        consulted[others].append(any(one.drafter == "draft-model" for one in step.proposals))
     assert sum(consulted[False]) > 0.8 * len(consulted[False])
     assert sum(consulted[True]) < 0.4 * len(consulted[True])
 
 
 def test_the_most_probable_leaf_of_a_model_is_found() -> None:
     model = root_only(9)
-    first = model.add(0, 1, STUDENT, 0.9)
-    model.add(first, 2, STUDENT, 0.8)
-    model.add(0, 3, STUDENT, 0.1)
-    proposals = [Proposal("student", model, 0.0), Proposal("prompt", chain(9, [4], PROMPT), 0.0)]
+    first = model.add(0, 1, DRAFT_MODEL, 0.9)
+    model.add(first, 2, DRAFT_MODEL, 0.8)
+    model.add(0, 3, DRAFT_MODEL, 0.1)
+    proposals = [
+        Proposal("draft-model", model, 0.0),
+        Proposal("prompt", chain(9, [4], PROMPT), 0.0),
+    ]
     merged = merge(9, proposals, 0.0)
     leaf = find_leaf(merged, [1, 4, 2, 3], 8)
     assert leaf is not None

@@ -1,4 +1,4 @@
-"""Costs are learned from noisy cycles, dips included."""
+"""Costs are learned from noisy steps, dips included."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_an_outlier_does_not_move_the_costs() -> None:
     assert costs.plain(100) == pytest.approx(0.010)
 
 
-def test_a_plain_cycle_after_a_wider_one_does_not_pass_for_plain_decoding() -> None:
+def test_a_plain_step_s_after_a_wider_one_does_not_pass_for_plain_decoding() -> None:
     costs, unmixed = CostModel(), CostModel()
     for model, after_wide in ((costs, 0.016), (unmixed, 0.010)):
         for _ in range(30):
@@ -98,5 +98,5 @@ def test_a_plain_cycle_after_a_wider_one_does_not_pass_for_plain_decoding() -> N
             model.observe(4, 100, 0.020)
             model.observe(1, 100, after_wide)
     assert costs.plain(100) == pytest.approx(0.010)
-    # What the wider cycle left behind is a cost of drafting.
+    # What the wider step left behind is a cost of drafting.
     assert costs.ratio(4) == pytest.approx(unmixed.ratio(4) + 0.6, rel=0.1)

@@ -16,7 +16,7 @@ from engines.budget.cost_model import CostModel, prior_ratio
 from engines.budget.fixed import FixedBudget
 from engines.budget.policies import AdaptiveBudget
 from engines.budget.protocol import Budget
-from engines.draft_tree import STUDENT, DraftTree, chain
+from engines.draft_tree import DRAFT_MODEL, DraftTree, chain
 from engines.step import Context, Step, Timings
 from tests.engines.scripted import ScriptedTarget
 
@@ -27,7 +27,7 @@ def step_of(tree: DraftTree, seconds: float) -> Step:
     return Step(
         position=50,
         tokens=(1,),
-        sources=(0,),
+        origins=(0,),
         tree=tree,
         path=(0,),
         proposals=(),
@@ -43,7 +43,7 @@ def step_of(tree: DraftTree, seconds: float) -> Step:
 class Hopeless:
     """A drafter that is always wrong."""
 
-    name = "student"
+    name = "draft-model"
     top_tokens_needed = 0
 
     def begin(self, context: Context) -> None:
@@ -51,7 +51,7 @@ class Hopeless:
 
     def propose(self, context: Context, limit: int) -> DraftTree:
         """A token that never comes, with a high probability."""
-        return chain(context.root, [63] * min(limit, 4), STUDENT, 0.9)
+        return chain(context.root, [63] * min(limit, 4), DRAFT_MODEL, 0.9)
 
     def observe(self, step: Step) -> None:
         """Nothing."""
@@ -87,7 +87,7 @@ class Damaged(Hopeless):
 
     def propose(self, context: Context, limit: int) -> DraftTree:
         """One valid token, and one that is not."""
-        return chain(context.root, [5, self._token], STUDENT, 0.9)
+        return chain(context.root, [5, self._token], DRAFT_MODEL, 0.9)
 
 
 @pytest.mark.parametrize("token", [-1, ScriptedTarget.vocabulary_size])

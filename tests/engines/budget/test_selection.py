@@ -20,30 +20,30 @@ from engines.budget.selection import (
     choose_count,
     merge,
     prune,
-    with_replays,
+    with_reevaluations,
 )
-from engines.draft_tree import PROMPT, RECYCLE, STUDENT, DraftTree, root_only
+from engines.draft_tree import DRAFT_MODEL, PROMPT, RECYCLE, DraftTree, root_only
 from engines.step import Proposal
 
 
 @st.composite
-def trees(draw: st.DrawFn, source: int = STUDENT, rows: int = 12) -> DraftTree:
+def trees(draw: st.DrawFn, origin: int = DRAFT_MODEL, rows: int = 12) -> DraftTree:
     """Valid trees over a tiny vocabulary, so that they overlap."""
     tree = root_only(0)
     for _ in range(draw(st.integers(0, rows))):
         parent = draw(st.integers(0, len(tree) - 1))
         token = draw(st.integers(0, 4))
         if token not in tree.children()[parent]:
-            tree.add(parent, token, source, draw(st.floats(0, 1)), draw(st.floats(0, 9)))
+            tree.add(parent, token, origin, draw(st.floats(0, 1)), draw(st.floats(0, 9)))
     return tree
 
 
 def paths(tree: DraftTree) -> dict[tuple[int, ...], int]:
-    """Every path of the tree with the sources of its last row."""
+    """Every path of the tree with the origins of its last row."""
     found: dict[int, tuple[int, ...]] = {0: ()}
     for row in range(1, len(tree)):
         found[row] = (*found[tree.parents[row]], tree.tokens[row])
-    return {found[row]: tree.sources[row] for row in range(1, len(tree))}
+    return {found[row]: tree.origins[row] for row in range(1, len(tree))}
 
 
 @given(trees(PROMPT), trees(RECYCLE))
@@ -51,8 +51,8 @@ def test_a_merged_tree_is_the_union_of_its_parts(one: DraftTree, other: DraftTre
     proposals = [Proposal("prompt", one, 0.0), Proposal("recycle", other, 0.0)]
     merged = merge(0, proposals, 0.7)
     union = dict(paths(one))
-    for path, sources in paths(other).items():
-        union[path] = union.get(path, 0) | sources
+    for path, origins in paths(other).items():
+        union[path] = union.get(path, 0) | origins
     assert paths(merged.tree) == union
     features = [dict(merged.features(row)) for row in range(1, len(merged.tree))]
     assert sum(row.get(BASE["prompt"], 0.0) for row in features) == one.drafted
@@ -103,12 +103,12 @@ def test_choose_count_equals_trying_every_length(
     st.lists(st.floats(0, 1e-2), min_size=12, max_size=12),
     st.integers(0, 13),
 )
-def test_replays_are_priced_by_how_many_rows_the_walk_keeps(
+def test_reevaluations_are_priced_by_how_many_rows_the_walk_keeps(
     gains: list[float], steps: list[float], rollback_rows: int
 ) -> None:
     gains = sorted(gains, reverse=True)
     table = [0.0, *np.cumsum([1e-3, *steps]).tolist()]
-    priced = with_replays(table, gains, rollback_rows, 1.5)
+    priced = with_reevaluations(table, gains, rollback_rows, 1.5)
     assert priced[: rollback_rows + 2] == table[: rollback_rows + 2]
     reached = [1.0, *gains, 0.0]
     for rows in range(2, len(gains) + 2):
@@ -123,9 +123,9 @@ def test_replays_are_priced_by_how_many_rows_the_walk_keeps(
 def test_a_long_draft_without_rollback_needs_better_odds() -> None:
     table = [0.0, *(1.0 + 0.05 * rows for rows in range(32))]
     sure, doubtful = [0.99**row for row in range(1, 31)], [0.6**row for row in range(1, 31)]
-    free, costly = (with_replays(table, doubtful, rows, 1.2) for rows in (31, 0))
+    free, costly = (with_reevaluations(table, doubtful, rows, 1.2) for rows in (31, 0))
     assert choose_count(doubtful, free, 1.0) > choose_count(doubtful, costly, 1.0)
-    assert choose_count(sure, with_replays(table, sure, 0, 1.2), 1.0) > 16
+    assert choose_count(sure, with_reevaluations(table, sure, 0, 1.2), 1.0) > 16
 
 
 def test_no_more_rows_are_verified_than_are_allowed() -> None:

@@ -25,11 +25,11 @@ from engines.budget.policies import AdaptiveBudget
 from engines.budget.protocol import Budget
 from engines.budget.selection import MergedDraft
 from engines.decode import StopCriteria
-from engines.draft_tree import STUDENT, DraftTree, chain
+from engines.draft_tree import DRAFT_MODEL, DraftTree, chain
 from engines.drafters import model_drafter
+from engines.drafters.draft_model import DraftModel, DraftModelDrafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
-from engines.drafters.student import Student, StudentDrafter
 from engines.drafters.token_recycling import TokenRecycling
 from engines.sampler import Sampling, make_sampler
 from engines.step import Context, Step
@@ -87,7 +87,7 @@ class TimedDrafter:
 class OverconfidentDrafter:
     """Always wrong, always confident."""
 
-    name = "student"
+    name = "draft-model"
     top_tokens_needed = 0
 
     def begin(self, context: Context) -> None:
@@ -95,13 +95,13 @@ class OverconfidentDrafter:
 
     def propose(self, context: Context, limit: int) -> DraftTree:
         """The token that never comes."""
-        return chain(context.root, [62] * min(limit, 5), STUDENT, 0.95)
+        return chain(context.root, [62] * min(limit, 5), DRAFT_MODEL, 0.95)
 
     def observe(self, step: Step) -> None:
         """Nothing."""
 
 
-class TimedStudent(ScriptedTarget):
+class TimedDraftModel(ScriptedTarget):
     """A draft model whose passes take `cost` plain passes of the target; a prompt's tokens a tenth.
 
     A wrong one prefers other tokens than the target, just as confidently.
@@ -174,7 +174,7 @@ def speedup(
     return plain / seconds(clock, drafters, auto, sampling, steepness, length, prompt)
 
 
-def calls_of(clock: Clock, policy: Budget, prompt: list[int], answer: list[int]) -> list[Step]:
+def steps_of(clock: Clock, policy: Budget, prompt: list[int], answer: list[int]) -> list[Step]:
     """The steps in which `answer` is written behind `prompt`."""
     target = TimedTarget(clock, 1.0)
     for _ in target.prefill(prompt):
@@ -192,11 +192,11 @@ def test_a_fruitless_answer_does_not_keep_the_next_from_being_copied(
     first = Random(5).choices(range(64), k=400)
     backoffs = DrafterBackoffs()
     fruitless = AdaptiveBudget(CostModel(), AcceptanceModel(), backoffs)
-    assert len(calls_of(clock, fruitless, [1, 2, 3], first)) > 350
+    assert len(steps_of(clock, fruitless, [1, 2, 3], first)) > 350
     restored = DrafterBackoffs()
     restored.restore(backoffs.state())
     for policy in (fruitless, AdaptiveBudget(CostModel(), AcceptanceModel(), restored)):
-        steps = calls_of(clock, policy, [1, 2, 3, *first, 4, 5], first)
+        steps = steps_of(clock, policy, [1, 2, 3, *first, 4, 5], first)
         drafting = [step for step in steps if step.drafted]
         # Of 64 kinds of token two or three in a row come again by chance: those are no evidence.
         assert drafting[0].position <= len([1, 2, 3, *first, 4, 5]) + 7
@@ -233,13 +233,13 @@ def test_an_overconfident_drafter_does_not_spoil_the_others(clock: Clock) -> Non
 
 
 def small_model(clock: Clock, cost: float, *, wrong: bool) -> Drafter:
-    return StudentDrafter(Student(TimedStudent(clock, cost, wrong=wrong), frozenset({-1})))
+    return DraftModelDrafter(DraftModel(TimedDraftModel(clock, cost, wrong=wrong), frozenset({-1})))
 
 
 @pytest.mark.parametrize("steepness", [0.3, 2.0])
 @pytest.mark.parametrize("cost", [0.02, 0.5, 2.0])
 @pytest.mark.parametrize("sampling", [GREEDY, RANDOM])
-def test_a_useless_student_costs_next_to_nothing(
+def test_a_useless_draft_model_costs_next_to_nothing(
     clock: Clock, sampling: Sampling, cost: float, steepness: float
 ) -> None:
     useless = small_model(clock, cost, wrong=True)
@@ -264,13 +264,13 @@ def test_trying_a_useless_draft_model_loses_two_seconds_at_most(
 
 
 @pytest.mark.parametrize("steepness", [0.3, 1.0])
-def test_a_good_student_pays(clock: Clock, steepness: float) -> None:
+def test_a_good_draft_model_pays(clock: Clock, steepness: float) -> None:
     good = small_model(clock, 0.05, wrong=False)
     assert speedup(clock, [good], GREEDY, steepness, prompt=1000) > 1.5
 
 
 @pytest.mark.parametrize("cost", [0.5, 0.9, 2.0])
-def test_a_student_as_dear_as_the_target_is_left_alone(clock: Clock, cost: float) -> None:
+def test_a_draft_model_as_dear_as_the_target_is_left_alone(clock: Clock, cost: float) -> None:
     good = small_model(clock, cost, wrong=False)
     assert speedup(clock, [good], GREEDY, prompt=1000) >= 0.97
 

@@ -1,4 +1,5 @@
-"""A draft head is made from nothing, published as a student is, and drafts what it was taught."""
+"""A draft head is made from nothing, published as a draft model is, and drafts what it was
+taught."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ from gguf import GGUFWriter
 from datastores.errors import InputError, ModelError, SpecchatError, StoreError
 from datastores.replay_buffer.states import encode
 from datastores.replay_buffer.store import ReplayBuffer
-from engines.distillation import gate, head_pupil, payoff
+from engines.distillation import gate, head_trainee, payoff
 from engines.distillation import head as module
 from engines.distillation import round as rounds
 from engines.distillation.head import HeadModel, OutputMatrix, make_head_batch, trainable
-from engines.distillation.head_pupil import HeadPupil
+from engines.distillation.head_trainee import HeadTrainee
 from engines.distillation.payoff import PassCosts
 from engines.distillation.reader import HeadReader
 from engines.distillation.round import RoundResult, TrainingStep, run_round
@@ -30,7 +31,7 @@ from engines.distillation.versions import HEAD_FILE, Versions
 from engines.drafters.head import MAX_DEPTH, HeadDrafter, HeadText, read_head
 from engines.sampler import greedy
 from engines.step import Context
-from tests.engines.distillation.school import ANSWER, PROMPT, School, open_school
+from tests.engines.distillation.workspace import ANSWER, PROMPT, Workspace, open_workspace
 from tests.engines.tiny import write_tensors
 
 SETTINGS = TrainingSettings(grown=0, rate=1e-2, epochs=1, older=1.0)
@@ -47,44 +48,46 @@ def small() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def taught(tmp_path_factory: pytest.TempPathFactory, small: None) -> Iterator[School]:
+def trained(tmp_path_factory: pytest.TempPathFactory, small: None) -> Iterator[Workspace]:
     """Whose head has a version; to be read only."""
-    with open_school(tmp_path_factory.mktemp("school")) as made:
+    with open_workspace(tmp_path_factory.mktemp("workspace")) as made:
         run(made, replace(SETTINGS, epochs=3))
         yield made
 
 
 @pytest.fixture
-def school(taught: School, tmp_path: Path) -> School:
+def workspace(trained: Workspace, tmp_path: Path) -> Workspace:
     """The same answers, and no version yet."""
-    return School(taught.student, tmp_path / "versions", taught.buffer)
+    return Workspace(trained.draft_model, tmp_path / "versions", trained.buffer)
 
 
-def pupil(school: School) -> HeadPupil:
-    return HeadPupil(OutputMatrix(school.student), "teacher", NEVER)
+def trainee(workspace: Workspace) -> HeadTrainee:
+    return HeadTrainee(OutputMatrix(workspace.draft_model), "target", NEVER)
 
 
-def run(school: School, settings: TrainingSettings = SETTINGS) -> RoundResult:
-    *_, result = run_round(school.buffer, pupil(school), school.folder, settings=settings)
+def run(workspace: Workspace, settings: TrainingSettings = SETTINGS) -> RoundResult:
+    *_, result = run_round(
+        workspace.buffer, trainee(workspace), workspace.folder, settings=settings
+    )
     assert isinstance(result, RoundResult)
     return result
 
 
-def versions(school: School) -> Versions:
-    return Versions(school.folder, HEAD_FILE)
+def versions(workspace: Workspace) -> Versions:
+    return Versions(workspace.folder, HEAD_FILE)
 
 
-def assert_nothing_published(school: School) -> None:
-    assert versions(school).all() == []
-    assert not list(school.folder.glob(".partial*"))
+def assert_nothing_published(workspace: Workspace) -> None:
+    assert versions(workspace).all() == []
+    assert not list(workspace.folder.glob(".partial*"))
 
 
-def test_the_output_matrix_may_be_in_another_shard(school: School, tmp_path: Path) -> None:
+def test_the_output_matrix_may_be_in_another_shard(workspace: Workspace, tmp_path: Path) -> None:
     first, second = (tmp_path / f"model-0000{number}-of-00002.gguf" for number in (1, 2))
     write_tensors(GGUFWriter(first, "llama"), first, {"blk.0.attn_norm": (32,)})
-    shutil.copy(school.student, second)
+    shutil.copy(workspace.draft_model, second)
     tokens = np.arange(9)
-    models = ((first, second), (school.student,))
+    models = ((first, second), (workspace.draft_model,))
     found, whole = (OutputMatrix(*parts).vocabulary(tokens) for parts in models)
     assert torch.equal(found.rows, whole.rows)
     second.unlink()
@@ -92,64 +95,64 @@ def test_the_output_matrix_may_be_in_another_shard(school: School, tmp_path: Pat
         OutputMatrix(first, second)
 
 
-def test_a_head_is_made_from_nothing(taught: School) -> None:
-    version = versions(taught).current_version()
+def test_a_head_is_made_from_nothing(trained: Workspace) -> None:
+    version = versions(trained).current_version()
     assert version is not None
     assert version.figures["acceptance"] > version.figures["acceptance_before"] == 0.0
-    assert version.figures["tokens_per_call"] >= version.figures["tokens_per_call_before"] > 1.0
-    assert version.origin == "teacher"
-    assert "too few" in run(taught).reason
+    assert version.figures["tokens_per_step"] >= version.figures["tokens_per_step_before"] > 1.0
+    assert version.origin == "target"
+    assert "too few" in run(trained).reason
 
 
 @pytest.mark.parametrize(("plain_s", "published"), [(10.0, True), (1e-9, False)])
 def test_a_head_is_published_only_where_its_time_pays(
-    school: School, plain_s: float, published: bool
+    workspace: Workspace, plain_s: float, published: bool
 ) -> None:
     """A pass of this target takes ten seconds, or less than any head."""
     costs = PassCosts(plain_s, [1.0] * (MAX_DEPTH + 2))
-    taught = HeadPupil(OutputMatrix(school.student), "teacher", NEVER, costs)
+    trained = HeadTrainee(OutputMatrix(workspace.draft_model), "target", NEVER, costs)
     settings = replace(SETTINGS, epochs=3)
-    *_, result = run_round(school.buffer, taught, school.folder, settings=settings)
+    *_, result = run_round(workspace.buffer, trained, workspace.folder, settings=settings)
     assert isinstance(result, RoundResult)
     assert (result.version is not None) == published
-    attempt = versions(school).last_attempt()
+    attempt = versions(workspace).last_attempt()
     assert attempt is not None
     assert attempt.fruitless == (0 if published else 1)
     assert result.reason.startswith("" if published else "it would cost more time than it saves")
 
 
 def test_a_head_is_not_refused_since_other_programs_had_the_cores(
-    taught: School, monkeypatch: pytest.MonkeyPatch
+    trained: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four of five steps are timed while they have to wait."""
     ticks = ((0.001 if step % 10 == 1 else 1.0) if step % 2 else 0.0 for step in count())
     clock = accumulate(ticks)
     monkeypatch.setattr(payoff, "perf_counter", lambda: next(clock))
-    matrix = OutputMatrix(taught.student)
-    head = read_head(versions(taught).file(1), "teacher", matrix.width, matrix.size)
-    records = list(taught.buffer.records(with_states=True))[:4]
+    matrix = OutputMatrix(trained.draft_model)
+    head = read_head(versions(trained).file(1), "target", matrix.width, matrix.size)
+    records = list(trained.buffer.records(with_states=True))[:4]
     found = payoff.measure_payoff(head, records, PassCosts(1.0, [1.0] * (MAX_DEPTH + 2)))
     assert found.draft_s == pytest.approx(0.001)
 
 
 def test_trainings_without_a_gain_are_counted(
-    school: School, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds, "MIN_NEW", 0)
     for refused, fruitless in (("no gain", 1), ("no gain", 2), ("", 0), ("no gain", 1)):
         monkeypatch.setattr(rounds, "verdict", lambda *_, reason=refused: reason)
-        run(school)
-        attempt = versions(school).last_attempt()
+        run(workspace)
+        attempt = versions(workspace).last_attempt()
         assert attempt is not None
         assert attempt.fruitless == fruitless
 
 
-def test_numpy_drafts_what_torch_was_taught(taught: School) -> None:
-    path, matrix = versions(taught).file(1), OutputMatrix(taught.student)
-    head = read_head(path, "teacher", matrix.width, matrix.size)
+def test_numpy_drafts_what_torch_was_trained(trained: Workspace) -> None:
+    path, matrix = versions(trained).file(1), OutputMatrix(trained.draft_model)
+    head = read_head(path, "target", matrix.width, matrix.size)
     drafter, reader = HeadDrafter(head, NEVER), HeadReader(path, matrix)
     text = HeadText(head)
-    for record in list(taught.buffer.records(with_states=True))[:2]:
+    for record in list(trained.buffer.records(with_states=True))[:2]:
         expected = reader.answer_logits(record)
         tokens, states = record.tokens.tolist(), record.states.decoded()
         for place in range(ANSWER - 1):
@@ -167,9 +170,9 @@ def test_numpy_drafts_what_torch_was_taught(taught: School) -> None:
                 assert tree.tokens[1] == greedy(expected[place], 0, ())
 
 
-def test_batches_hold_each_state_with_what_followed(school: School) -> None:
-    record = next(iter(school.buffer.records(with_states=True)))
-    matrix = OutputMatrix(school.student)
+def test_batches_hold_each_state_with_what_followed(workspace: Workspace) -> None:
+    record = next(iter(workspace.buffer.records(with_states=True)))
+    matrix = OutputMatrix(workspace.draft_model)
     every = np.arange(matrix.size)
     batch = make_head_batch([record], matrix.vocabulary(every))
     tokens = record.tokens
@@ -188,90 +191,96 @@ def test_batches_hold_each_state_with_what_followed(school: School) -> None:
     assert (narrow.likely[narrow.chances > 0] < 20).all()
 
 
-def test_records_without_states_teach_nothing(school: School, tmp_path: Path) -> None:
-    path, vocabulary = tmp_path / "replay.db", school.buffer.vocabulary
-    with closing(ReplayBuffer.open(path, "teacher", vocabulary)) as buffer:
-        for record in islice(school.buffer.records(), 30):
+def test_records_without_states_teach_nothing(workspace: Workspace, tmp_path: Path) -> None:
+    path, vocabulary = tmp_path / "replay.db", workspace.buffer.vocabulary
+    with closing(ReplayBuffer.open(path, "target", vocabulary)) as buffer:
+        for record in islice(workspace.buffer.records(), 30):
             assert not trainable(record)
             buffer.add("chat:1", record)
-        other = School(school.student, school.folder, buffer)
+        other = Workspace(workspace.draft_model, workspace.folder, buffer)
         assert run(other).reason.startswith("0 new answers are too few")
-    assert_nothing_published(school)
+    assert_nothing_published(workspace)
 
 
 def test_a_loss_that_is_no_number_publishes_nothing(
-    school: School, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def nan(model: HeadModel, *_: object) -> torch.Tensor:
         return model.output.sum() * float("nan")
 
-    monkeypatch.setattr(head_pupil, "head_loss", nan)
+    monkeypatch.setattr(head_trainee, "head_loss", nan)
     with pytest.raises(ModelError, match=r"^[^\n]*diverged at step 0[^\n]*$"):
-        run(school)
-    assert_nothing_published(school)
+        run(workspace)
+    assert_nothing_published(workspace)
 
 
-def test_a_head_that_does_no_better_is_not_published(school: School) -> None:
-    assert run(school).version is not None
-    school.folder.joinpath("attempt.json").unlink()
-    result = run(school, replace(SETTINGS, rate=0.0))
+def test_a_head_that_does_no_better_is_not_published(workspace: Workspace) -> None:
+    assert run(workspace).version is not None
+    workspace.folder.joinpath("attempt.json").unlink()
+    result = run(workspace, replace(SETTINGS, rate=0.0))
     assert (result.version, result.reason) == (None, "no gain on new questions")
 
 
 def test_a_killed_round_goes_on_where_it_was(
-    school: School, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds, "SAVE_SECONDS", 0.0)
-    killed = run_round(school.buffer, pupil(school), school.folder, settings=SETTINGS)
+    killed = run_round(workspace.buffer, trainee(workspace), workspace.folder, settings=SETTINGS)
     for _ in range(5):
         step = next(killed)
     killed.close()
-    assert_nothing_published(school)
-    left = school.folder / ".partial-1"  # of one that was killed while it exported
+    assert_nothing_published(workspace)
+    left = workspace.folder / ".partial-1"  # of one that was killed while it exported
     left.mkdir()
     (left / HEAD_FILE).write_bytes(b"\x08")
-    resumed = list(run_round(school.buffer, pupil(school), school.folder, settings=SETTINGS))
+    resumed = list(
+        run_round(workspace.buffer, trainee(workspace), workspace.folder, settings=SETTINGS)
+    )
     assert isinstance(step, TrainingStep)
     assert len(resumed) - 1 == step.steps - 5
-    assert versions(school).current_version() is not None
+    assert versions(workspace).current_version() is not None
     assert not left.exists()
 
 
-def test_a_full_disk_publishes_nothing(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_publishes_nothing(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> None:
         raise StoreError("cannot write head.safetensors: No space left on device")
 
-    monkeypatch.setattr(head_pupil, "write_head", full)
+    monkeypatch.setattr(head_trainee, "write_head", full)
     with pytest.raises(StoreError, match="No space left"):
-        run(school)
-    assert_nothing_published(school)
+        run(workspace)
+    assert_nothing_published(workspace)
 
 
 @pytest.mark.parametrize(
-    ("target", "width", "size"), [("other", 0, 0), ("teacher", 1, 0), ("teacher", 0, 1)]
+    ("target", "width", "size"), [("other", 0, 0), ("target", 1, 0), ("target", 0, 1)]
 )
 def test_the_head_of_another_model_is_refused_in_one_line(
-    taught: School, target: str, width: int, size: int
+    trained: Workspace, target: str, width: int, size: int
 ) -> None:
-    matrix = OutputMatrix(taught.student)
+    matrix = OutputMatrix(trained.draft_model)
     with pytest.raises(InputError, match=r"^[^\n]*was made for another model[^\n]*$"):
-        read_head(versions(taught).file(1), target, matrix.width + width, matrix.size + size)
+        read_head(versions(trained).file(1), target, matrix.width + width, matrix.size + size)
 
 
 @pytest.mark.parametrize("kept", [0, 100, -1])
-def test_a_damaged_head_is_refused_in_one_line(taught: School, school: School, kept: int) -> None:
-    shutil.copytree(taught.folder, school.folder)
-    path, matrix = versions(school).file(1), OutputMatrix(school.student)
+def test_a_damaged_head_is_refused_in_one_line(
+    trained: Workspace, workspace: Workspace, kept: int
+) -> None:
+    shutil.copytree(trained.folder, workspace.folder)
+    path, matrix = versions(workspace).file(1), OutputMatrix(workspace.draft_model)
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(SpecchatError, match=r"^[^\n]*not a draft head, or is damaged[^\n]*$"):
-        read_head(path, "teacher", matrix.width, matrix.size)
+        read_head(path, "target", matrix.width, matrix.size)
     with pytest.raises(StoreError, match="is damaged"):
-        versions(school).current_version()
+        versions(workspace).current_version()
 
 
-def test_a_batch_of_unknown_states_still_teaches_tokens(school: School) -> None:
-    matrix = OutputMatrix(school.student)
-    record = next(pupil(school).records(school.buffer))
+def test_a_batch_of_unknown_states_still_teaches_tokens(workspace: Workspace) -> None:
+    matrix = OutputMatrix(workspace.draft_model)
+    record = next(trainee(workspace).records(workspace.buffer))
     zeros = encode(np.zeros((1, matrix.width), np.float32))
     vocabulary = matrix.vocabulary(np.arange(64))
     batch = make_head_batch([replace(record, states=zeros)], vocabulary)

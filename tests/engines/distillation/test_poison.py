@@ -16,24 +16,24 @@ from engines.distillation.holdout import MAX_MEASURED, measuring, split
 from engines.distillation.round import RoundResult
 from engines.distillation.trainer import evaluate
 from engines.distillation.versions import Versions
-from engines.distillation.weights import read_student
-from tests.engines.distillation.school import (
+from engines.distillation.weights import read_llama_file
+from tests.engines.distillation.workspace import (
     ANSWER,
     PROMPT,
     SETTINGS,
-    School,
+    Workspace,
     make_records,
-    make_teacher,
-    open_school,
+    make_target,
+    open_workspace,
 )
 
 Tokens = NDArray[np.int32]
 
 
 @pytest.fixture
-def empty(tmp_path: Path) -> Iterator[School]:
-    with open_school(tmp_path, answers=0) as school:
-        yield school
+def empty(tmp_path: Path) -> Iterator[Workspace]:
+    with open_workspace(tmp_path, answers=0) as workspace:
+        yield workspace
 
 
 def answered(record: ReplayRecord, answer: Tokens) -> ReplayRecord:
@@ -48,43 +48,43 @@ def answered(record: ReplayRecord, answer: Tokens) -> ReplayRecord:
     )
 
 
-def fill(school: School, records: list[ReplayRecord]) -> list[ReplayRecord]:
+def fill(workspace: Workspace, records: list[ReplayRecord]) -> list[ReplayRecord]:
     for record in records:
-        school.buffer.add("chat:1", record)
+        workspace.buffer.add("chat:1", record)
     return records
 
 
-def acceptance(school: School, records: list[ReplayRecord]) -> float:
+def acceptance(workspace: Workspace, records: list[ReplayRecord]) -> float:
     """α of what drafts now."""
-    versions = Versions(school.folder)
-    path = versions.file(versions.current) if versions.current else school.student
-    return evaluate(read_student(path).model(), records)[0]
+    versions = Versions(workspace.folder)
+    path = versions.file(versions.current) if versions.current else workspace.draft_model
+    return evaluate(read_llama_file(path).model(), records)[0]
 
 
-def assert_refused(school: School, result: RoundResult, reason: str) -> None:
+def assert_refused(workspace: Workspace, result: RoundResult, reason: str) -> None:
     assert reason in result.reason
-    assert Versions(school.folder).all() == []
+    assert Versions(workspace.folder).all() == []
 
 
-def test_one_answer_to_every_question_measures_nothing(empty: School) -> None:
-    records = make_records(make_teacher(empty.student, 1), 60, 1)
+def test_one_answer_to_every_question_measures_nothing(empty: Workspace) -> None:
+    records = make_records(make_target(empty.draft_model, 1), 60, 1)
     fill(empty, [answered(record, records[0].tokens[PROMPT:]) for record in records])
     assert_refused(empty, empty.run(), "1 held-out questions with 24 tokens are too few")
 
 
-def test_contradictory_answers_measure_nothing(empty: School) -> None:
+def test_contradictory_answers_measure_nothing(empty: Workspace) -> None:
     for seed in (1, 2):
-        fill(empty, make_records(make_teacher(empty.student, seed), 30, 1))
+        fill(empty, make_records(make_target(empty.draft_model, seed), 30, 1))
     assert_refused(empty, empty.run(), "0 held-out questions with 0 tokens are too few")
 
 
-def test_one_answer_in_many_wordings_costs_little_of_what_was_learned(empty: School) -> None:
+def test_one_answer_in_many_wordings_costs_little_of_what_was_learned(empty: Workspace) -> None:
     """On all held-out questions together, it looks like a gain."""
-    teacher, random = make_teacher(empty.student, 1), np.random.default_rng(3)
-    known = measuring(split(fill(empty, make_records(teacher, 90, 1))).held_out)
+    target, random = make_target(empty.draft_model, 1), np.random.default_rng(3)
+    known = measuring(split(fill(empty, make_records(target, 90, 1))).held_out)
     assert empty.run().version is not None
     learned = acceptance(empty, known)
-    for record in make_records(teacher, 90, 2):
+    for record in make_records(target, 90, 2):
         answer = np.full(ANSWER, 200, np.int32)
         answer[random.integers(0, ANSWER, 2)] = random.integers(0, 200, 2)
         fill(empty, [answered(record, answer)])
@@ -92,8 +92,8 @@ def test_one_answer_in_many_wordings_costs_little_of_what_was_learned(empty: Sch
     assert acceptance(empty, known) >= learned - MAX_LOSS - MAX_NOISE
 
 
-def test_no_answer_decides_by_its_length_or_number(empty: School) -> None:
-    records = make_records(make_teacher(empty.student, 1), 3, 1)
+def test_no_answer_decides_by_its_length_or_number(empty: Workspace) -> None:
+    records = make_records(make_target(empty.draft_model, 1), 3, 1)
     endless = answered(records[0], np.arange(10 * ANSWER, dtype=np.int32))
     again = answered(records[1], endless.tokens[PROMPT:])
     first, last = measuring([endless, again, records[2]])
@@ -102,19 +102,19 @@ def test_no_answer_decides_by_its_length_or_number(empty: School) -> None:
     assert last.tokens.tolist() == records[2].tokens.tolist()
 
 
-def test_random_answers_publish_nothing_bad(empty: School) -> None:
+def test_random_answers_publish_nothing_bad(empty: Workspace) -> None:
     """Tokens and probabilities that no model gave: there is nothing to learn in them."""
     random = np.random.default_rng(3)
-    base = make_records(read_student(empty.student).model(), 60, 5)
-    for record in make_records(make_teacher(empty.student, 1), 90, 1):
+    base = make_records(read_llama_file(empty.draft_model).model(), 60, 5)
+    for record in make_records(make_target(empty.draft_model, 1), 90, 1):
         answer = random.integers(0, 200, len(record.tokens)).astype(np.int32)
         shuffled = random.random((len(record.positions), 256)).argsort(axis=1)
         tokens = shuffled[:, :64].astype(np.int32)
         answer[record.positions] = tokens[:, 0]
         empty.buffer.add("chat:1", replace(record, tokens=answer, top_tokens=tokens))
     held_out = split(base).held_out
-    before = evaluate(read_student(empty.student).model(), held_out)[0]
+    before = evaluate(read_llama_file(empty.draft_model).model(), held_out)[0]
     result = empty.run(base=base)
     if result.version is not None:
         path = Versions(empty.folder).file(1)
-        assert evaluate(read_student(path).model(), held_out)[0] >= before - 0.01
+        assert evaluate(read_llama_file(path).model(), held_out)[0] >= before - 0.01

@@ -16,8 +16,8 @@ from engines.distillation.model import LlamaShape
 from engines.distillation.pruning import ODD_GEMMA, PrunedTarget, kept_layers, prune
 from engines.distillation.trainer import FROM_NOTHING, PRUNED
 from engines.distillation.untrained import training_settings, write_untrained
-from engines.distillation.weights import StudentFile, read_student
-from engines.drafters.student import require_same_vocabulary
+from engines.distillation.weights import LlamaFile, read_llama_file
+from engines.drafters.draft_model import require_same_vocabulary
 from engines.llama.enlarge import Enlargement, enlarge
 from engines.llama.vocabulary import load_vocabulary
 from tests.app.models.gguf_files import split_gguf
@@ -47,7 +47,7 @@ widths."""
 IDS = torch.arange(10, 40).unsqueeze(0)
 
 
-def prune_nothing(*target: Path) -> StudentFile:
+def prune_nothing(*target: Path) -> LlamaFile:
     """To the width that all tiny models have."""
     return prune(PrunedTarget(*target), GEMMA_BLOCKS, WIDTH)
 
@@ -80,7 +80,7 @@ def shape_of(layers: int, family: Family) -> LlamaShape:
 
 
 @torch.no_grad()
-def assert_alike(pruned: StudentFile, target: StudentFile) -> None:
+def assert_alike(pruned: LlamaFile, target: LlamaFile) -> None:
     """Both give the same logits, but for rounding."""
     logits = [model.logits(model(IDS)) for model in (pruned.model(), target.model())]
     torch.testing.assert_close(*logits, rtol=0.0, atol=1e-4)
@@ -90,7 +90,7 @@ def test_a_target_of_which_nothing_is_pruned_is_the_same(tmp_path: Path) -> None
     tied = write_llama(tmp_path / "tied.gguf", TinyVocabulary())
     for target in (tied, write_grouped(tmp_path / "grouped.gguf")):
         pruned = prune_nothing(target)
-        assert_alike(pruned, read_student(target))
+        assert_alike(pruned, read_llama_file(target))
 
 
 @pytest.mark.parametrize("architecture", RELATIVES)
@@ -98,7 +98,7 @@ def test_a_relative_of_which_nothing_is_pruned_is_the_same(
     tmp_path: Path, architecture: str
 ) -> None:
     target = write_relative(tmp_path / "t.gguf", TinyVocabulary(), architecture, GEMMA_BLOCKS)
-    assert_alike(prune_nothing(target), read_student(target))
+    assert_alike(prune_nothing(target), read_llama_file(target))
     # The pruned file is written by llama.cpp's rules, and the target's own runs there.
     assert abs(llama_cpp_logits(target) - torch_logits(target)).max() < ROUNDED
 
@@ -111,7 +111,7 @@ def test_what_is_pruned_out_of_a_relative_runs_in_torch_and_in_llama_cpp(
     target, path = tmp_path / "target.gguf", tmp_path / "new.gguf"
     write_relative(target, TinyVocabulary(), architecture)
     write_untrained(path, 1, target)
-    shape = read_student(path).shape
+    shape = read_llama_file(path).shape
     assert (shape.layers, shape.width, shape.tied) == (2, 32, False)
     assert shape.family.name == ("llama" if architecture == "qwen2" else architecture)
     ours, theirs = torch_logits(path), llama_cpp_logits(path)
@@ -130,7 +130,7 @@ def test_few_of_a_gemmas_directions_say_most_of_what_all_say(tmp_path: Path) -> 
 
 def test_the_gemma_that_scales_attention_by_its_width_keeps_its_scale(tmp_path: Path) -> None:
     target = write_relative(tmp_path / "t.gguf", TinyVocabulary(), "gemma3", ODD_GEMMA)
-    before = read_student(target).weights["layers.0.q_norm"]
+    before = read_llama_file(target).weights["layers.0.q_norm"]
     after = prune(PrunedTarget(target), 2, WIDTH).weights["layers.0.q_norm"]
     # √head_size against √(width / heads)
     torch.testing.assert_close(after, before * (HEAD_SIZE / (WIDTH / HEADS)) ** 0.5)
@@ -141,14 +141,14 @@ def test_what_holds_nothing_is_pruned_first(tmp_path: Path) -> None:
     enlarge(target, Enlargement(wider=2, deeper=1), wide)
     pruned = prune_nothing(wide)
     assert pruned.shape.width == WIDTH
-    assert_alike(pruned, read_student(target))
+    assert_alike(pruned, read_llama_file(target))
 
 
 @pytest.mark.usefixtures("cheap")
 def test_a_pruned_file_runs_in_llama_cpp(tmp_path: Path) -> None:
     target, path = write_grouped(tmp_path / "target.gguf"), tmp_path / "new.gguf"
     write_untrained(path, 1, target)
-    shape = read_student(path).shape
+    shape = read_llama_file(path).shape
     assert (shape.width, shape.hidden, shape.layers) == (32, FORWARD, 2)
     assert training_settings(path) == PRUNED
     ours, theirs = torch_logits(path), llama_cpp_logits(path)
@@ -173,7 +173,7 @@ def test_of_a_gemma_local_layers_are_kept_in_local_places() -> None:
 def test_a_target_in_several_files_is_read_from_all(tmp_path: Path) -> None:
     target = write_grouped(tmp_path / "target.gguf")
     pruned = prune_nothing(*split_gguf(target, tmp_path / "parts.gguf", 8))
-    assert_alike(pruned, read_student(target))
+    assert_alike(pruned, read_llama_file(target))
 
 
 def test_a_target_with_experts_gives_random_weights(
@@ -184,5 +184,5 @@ def test_a_target_with_experts_gives_random_weights(
         prune_nothing(target)
     monkeypatch.setattr(untrained, "MAX_COST", 10.0)
     write_untrained(path, 1, target)
-    assert read_student(path).shape.width == untrained.MIN_WIDTH
+    assert read_llama_file(path).shape.width == untrained.MIN_WIDTH
     assert training_settings(path) == FROM_NOTHING

@@ -1,4 +1,4 @@
-"""A round publishes a better student, or nothing."""
+"""A round publishes a better draft model, or nothing."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,14 +11,14 @@ import torch
 from datastores.errors import InputError, ModelError, SpecchatError, StoreError
 from datastores.replay_buffer.record import ReplayRecord
 from datastores.storage.files import WorkLock
+from engines.distillation import draft_model_trainee
 from engines.distillation import round as rounds
-from engines.distillation import student_pupil
+from engines.distillation.draft_model_trainee import DraftModelTrainee
 from engines.distillation.gate import AnswerMean, Quality, Retention, measure_retention, verdict
 from engines.distillation.holdout import measuring, split
 from engines.distillation.losses import LOSSES, forward_kl
-from engines.distillation.pupil import Lesson
 from engines.distillation.round import LOCK, PARENT_GONE, RoundResult, TrainingStep
-from engines.distillation.student_pupil import StudentPupil
+from engines.distillation.trainee import TrainingSplit
 from engines.distillation.trainer import (
     Trainer,
     TrainingSettings,
@@ -26,63 +26,63 @@ from engines.distillation.trainer import (
     plan,
 )
 from engines.distillation.versions import Versions
-from engines.distillation.weights import read_student, write_student
-from engines.drafters.student import Student
+from engines.distillation.weights import read_llama_file, write_llama_file
+from engines.drafters.draft_model import DraftModel
 from engines.fingerprint import fingerprint
-from tests.engines.distillation.school import (
-    SETTINGS,
-    School,
-    load_student,
-    make_records,
-    make_teacher,
-    open_school,
-)
 from tests.engines.distillation.test_versions import publish
+from tests.engines.distillation.workspace import (
+    SETTINGS,
+    Workspace,
+    load_draft_model,
+    make_records,
+    make_target,
+    open_workspace,
+)
 
 HASTY = replace(SETTINGS, epochs=1)
 
 
 @pytest.fixture
-def school(tmp_path: Path) -> Iterator[School]:
-    with open_school(tmp_path) as made:
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    with open_workspace(tmp_path) as made:
         yield made
 
 
-def assert_nothing_published(school: School) -> None:
-    versions = Versions(school.folder)
+def assert_nothing_published(workspace: Workspace) -> None:
+    versions = Versions(workspace.folder)
     assert versions.all() == []
     assert versions.current_version() is None
-    assert not list(school.folder.glob(".partial*"))
+    assert not list(workspace.folder.glob(".partial*"))
 
 
-def test_a_round_publishes_a_student_that_is_accepted_more_often(school: School) -> None:
-    result = school.run()
-    versions = Versions(school.folder)
+def test_a_round_publishes_a_draft_model_that_is_accepted_more_often(workspace: Workspace) -> None:
+    result = workspace.run()
+    versions = Versions(workspace.folder)
     version = versions.current_version()
     assert result.version == version is not None
     assert result.reason == ""
     figures = version.figures
     assert figures["acceptance"] > figures["acceptance_before"] + 0.005
-    assert figures["tokens_per_call"] > figures["tokens_per_call_before"]
+    assert figures["tokens_per_step"] > figures["tokens_per_step_before"]
     assert figures["steps"] > 0
-    held_out = measuring(split(school.buffer.records()).held_out)
-    trained = read_student(versions.file(1)).model()
+    held_out = measuring(split(workspace.buffer.records()).held_out)
+    trained = read_llama_file(versions.file(1)).model()
     assert evaluate(trained, held_out)[0] == pytest.approx(figures["acceptance"])
-    assert sorted(path.name for path in school.folder.iterdir() if path.name != LOCK) == [
+    assert sorted(path.name for path in workspace.folder.iterdir() if path.name != LOCK) == [
         "0001",
         "attempt.json",
         "current.json",
     ]
-    assert (version.buffer, version.last_record) == (school.buffer.identity, 90)
+    assert (version.buffer, version.last_record) == (workspace.buffer.identity, 90)
 
 
-def test_the_next_round_needs_new_answers_and_goes_on_from_the_last(school: School) -> None:
-    assert school.run().version is not None
-    assert school.run().reason == "0 new answers are too few to learn from: 20 are needed"
-    for record in make_records(make_teacher(school.student, 1), 40, 2):
-        school.buffer.add("chat:7", record)
-    again = school.run()
-    attempt = Versions(school.folder).last_attempt()
+def test_the_next_round_needs_new_answers_and_goes_on_from_the_last(workspace: Workspace) -> None:
+    assert workspace.run().version is not None
+    assert workspace.run().reason == "0 new answers are too few to learn from: 20 are needed"
+    for record in make_records(make_target(workspace.draft_model, 1), 40, 2):
+        workspace.buffer.add("chat:7", record)
+    again = workspace.run()
+    attempt = Versions(workspace.folder).last_attempt()
     assert attempt is not None
     assert (attempt.reason, attempt.last_record) == (again.reason, 130)
     if again.version is not None:
@@ -90,90 +90,94 @@ def test_the_next_round_needs_new_answers_and_goes_on_from_the_last(school: Scho
         assert again.version.figures["older"] > 20
 
 
-def test_new_neurons_learn_and_all_else_stays(school: School) -> None:
+def test_new_neurons_learn_and_all_else_stays(workspace: Workspace) -> None:
     settings = replace(SETTINGS, grown=32, rate=1e-2, epochs=4)
-    result = school.run(settings)
+    result = workspace.run(settings)
     assert result.reason == ""
-    first = read_student(school.student)
-    trained = read_student(Versions(school.folder).file(1))
+    first = read_llama_file(workspace.draft_model)
+    trained = read_llama_file(Versions(workspace.folder).file(1))
     assert trained.shape == replace(first.shape, hidden=first.shape.hidden + 32)
     for name, weight in first.weights.items():
         rows, columns = (*weight.shape, 0)[:2]
         kept = trained.weights[name][:rows]
         torch.testing.assert_close(kept[:, :columns] if columns else kept, weight)
-    for record in make_records(make_teacher(school.student, 1), 40, 2):
-        school.buffer.add("chat:7", record)
-    again = school.run(settings)
+    for record in make_records(make_target(workspace.draft_model, 1), 40, 2):
+        workspace.buffer.add("chat:7", record)
+    again = workspace.run(settings)
     if again.version is not None:  # it goes on with the same neurons
-        assert read_student(Versions(school.folder).file(2)).shape == trained.shape
+        assert read_llama_file(Versions(workspace.folder).file(2)).shape == trained.shape
 
 
-def test_a_round_that_gains_nothing_publishes_nothing(school: School) -> None:
-    result = school.run(replace(SETTINGS, rate=0.0, epochs=1))
+def test_a_round_that_gains_nothing_publishes_nothing(workspace: Workspace) -> None:
+    result = workspace.run(replace(SETTINGS, rate=0.0, epochs=1))
     assert (result.version, result.reason) == (None, "no gain on new questions")
-    assert_nothing_published(school)
-    assert "too few" in school.run().reason
+    assert_nothing_published(workspace)
+    assert "too few" in workspace.run().reason
 
 
 def test_a_round_that_does_harm_publishes_nothing(
-    school: School, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It learns to avoid what the target says."""
     monkeypatch.setitem(LOSSES, "lk", lambda log_p, log_q: -forward_kl(log_p, log_q).clamp(max=9))
-    result = school.run(HASTY)
+    result = workspace.run(HASTY)
     assert "α on new questions fell from" in result.reason
-    assert_nothing_published(school)
+    assert_nothing_published(workspace)
 
 
 def test_few_answers_are_too_few_to_measure_with(tmp_path: Path) -> None:
-    with open_school(tmp_path, answers=24) as school:
-        reason = school.run().reason
+    with open_workspace(tmp_path, answers=24) as workspace:
+        reason = workspace.run().reason
         assert "too few" in reason
-        assert_nothing_published(school)
+        assert_nothing_published(workspace)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_loss_that_is_no_number_publishes_nothing(
-    school: School, monkeypatch: pytest.MonkeyPatch, value: float
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, value: float
 ) -> None:
     monkeypatch.setitem(LOSSES, "lk", lambda log_p, log_q: log_q.sum(dim=1) * value)
     with pytest.raises(ModelError, match="diverged at step 0") as error:
-        school.run()
+        workspace.run()
     assert "\n" not in str(error.value)
-    assert_nothing_published(school)
+    assert_nothing_published(workspace)
 
 
 def test_a_killed_round_goes_on_where_it_was(
-    school: School, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds, "SAVE_SECONDS", 0.0)
-    killed = school.round()
+    killed = workspace.round()
     for _ in range(9):
         step = next(killed)
     killed.close()
-    assert_nothing_published(school)
-    resumed = list(school.round())
+    assert_nothing_published(workspace)
+    resumed = list(workspace.round())
     assert isinstance(step, TrainingStep)
     assert len(resumed) - 1 == step.steps - 9
-    unbroken = School(school.student, tmp_path / "other", school.buffer)
+    unbroken = Workspace(workspace.draft_model, tmp_path / "other", workspace.buffer)
     assert unbroken.run().version is not None
-    ours, theirs = (read_student(Versions(each.folder).file(1)) for each in (school, unbroken))
+    ours, theirs = (
+        read_llama_file(Versions(each.folder).file(1)) for each in (workspace, unbroken)
+    )
     for name, weight in theirs.weights.items():
         torch.testing.assert_close(ours.weights[name], weight, rtol=1e-3, atol=1e-4)
 
 
-def test_a_damaged_checkpoint_begins_the_round_again(school: School) -> None:
-    school.folder.mkdir()
-    removals = school.buffer.last_removal
-    checkpoint = Versions(school.folder).checkpoint(school.buffer.identity, removals)
+def test_a_damaged_checkpoint_begins_the_round_again(workspace: Workspace) -> None:
+    workspace.folder.mkdir()
+    removals = workspace.buffer.last_removal
+    checkpoint = Versions(workspace.folder).checkpoint(workspace.buffer.identity, removals)
     checkpoint.write_bytes(b"\xff" * 100)
-    assert school.run().version is not None
+    assert workspace.run().version is not None
 
 
-def test_what_was_trained_from_a_version_that_is_gone_is_not_published(school: School) -> None:
-    round_ = school.round()
+def test_what_was_trained_from_a_version_that_is_gone_is_not_published(
+    workspace: Workspace,
+) -> None:
+    round_ = workspace.round()
     next(round_)
-    versions = Versions(school.folder)
+    versions = Versions(workspace.folder)
     publish(versions)
     *_, result = round_
     assert isinstance(result, RoundResult)
@@ -182,14 +186,14 @@ def test_what_was_trained_from_a_version_that_is_gone_is_not_published(school: S
     assert versions.last_attempt() is None, "the same is learned again"
 
 
-def test_what_learned_from_a_lost_buffer_is_no_parent(school: School) -> None:
+def test_what_learned_from_a_lost_buffer_is_no_parent(workspace: Workspace) -> None:
     """It may know chats that were deleted since; what is trained from it would know them too."""
-    versions = Versions(school.folder)
+    versions = Versions(workspace.folder)
     publish(versions)
-    result = school.run()
+    result = workspace.run()
     assert result.version is not None, "its weights would not even load"
     assert (result.version.number, result.version.parent) == (2, 0)
-    assert result.version.origin == fingerprint(school.student)
+    assert result.version.origin == fingerprint(workspace.draft_model)
 
 
 def test_a_checkpoint_of_other_sizes_is_not_continued(tmp_path: Path) -> None:
@@ -220,79 +224,84 @@ def test_a_checkpoint_with_one_wrong_bit_is_not_continued(tmp_path: Path, part: 
     assert not trainer().resume(path, "digest")
 
 
-def test_another_vocabulary_publishes_nothing(school: School) -> None:
-    def refuse(path: Path) -> Student:
+def test_another_vocabulary_publishes_nothing(workspace: Workspace) -> None:
+    def refuse(path: Path) -> DraftModel:
         raise InputError(f"{path.name} cannot draft for this model: token 5 is 'a' to one model")
 
     with pytest.raises(InputError, match="token 5"):
-        list(school.round(load=refuse))
-    assert_nothing_published(school)
+        list(workspace.round(load=refuse))
+    assert_nothing_published(workspace)
 
 
-def test_a_trained_file_that_does_not_load_is_not_published(school: School) -> None:
-    def load(path: Path) -> Student:
-        if path != school.student:
+def test_a_trained_file_that_does_not_load_is_not_published(workspace: Workspace) -> None:
+    def load(path: Path) -> DraftModel:
+        if path != workspace.draft_model:
             raise ModelError(f"{path} does not run")
-        return load_student(path)
+        return load_draft_model(path)
 
     with pytest.raises(ModelError, match="does not run"):
-        list(school.round(HASTY, load))
-    assert_nothing_published(school)
+        list(workspace.round(HASTY, load))
+    assert_nothing_published(workspace)
 
 
-def test_a_full_disk_publishes_nothing(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_publishes_nothing(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> None:
-        raise StoreError("cannot write student.gguf: No space left on device")
+        raise StoreError("cannot write draft-model.gguf: No space left on device")
 
-    monkeypatch.setattr(student_pupil, "write_student", full)
+    monkeypatch.setattr(draft_model_trainee, "write_llama_file", full)
     with pytest.raises(StoreError, match="No space left"):
-        school.run(HASTY)
-    assert_nothing_published(school)
+        workspace.run(HASTY)
+    assert_nothing_published(workspace)
 
 
-def test_what_a_process_left_that_was_killed_while_exporting_is_removed(school: School) -> None:
-    left = school.folder / ".partial-1"
+def test_what_a_process_left_that_was_killed_while_exporting_is_removed(
+    workspace: Workspace,
+) -> None:
+    left = workspace.folder / ".partial-1"
     left.mkdir(parents=True)
-    (left / "student.gguf").write_bytes(school.student.read_bytes()[:1000])
-    assert_published_is_whole(school)
+    (left / "draft-model.gguf").write_bytes(workspace.draft_model.read_bytes()[:1000])
+    assert_published_is_whole(workspace)
     assert not left.exists()
 
 
-def assert_published_is_whole(school: School) -> None:
-    assert school.run().version is not None
-    assert Versions(school.folder).current_version() is not None
+def assert_published_is_whole(workspace: Workspace) -> None:
+    assert workspace.run().version is not None
+    assert Versions(workspace.folder).current_version() is not None
 
 
-def test_two_processes_do_not_train_at_once(school: School) -> None:
-    school.folder.mkdir()
-    lock = WorkLock(school.folder / LOCK)
+def test_two_processes_do_not_train_at_once(workspace: Workspace) -> None:
+    workspace.folder.mkdir()
+    lock = WorkLock(workspace.folder / LOCK)
     assert lock.acquire()
     with pytest.raises(StoreError, match="another process is training"):
-        school.run()
+        workspace.run()
     lock.release()
-    assert_published_is_whole(school)
+    assert_published_is_whole(workspace)
 
 
-def test_what_the_student_knew_is_not_lost(school: School) -> None:
-    """The base material is what the original student says itself; the buffer teaches otherwise."""
-    base = make_records(read_student(school.student).model(), 60, 5)
+def test_what_the_draft_model_knew_is_not_lost(workspace: Workspace) -> None:
+    """The base material is what the original draft model says itself; the buffer teaches
+    otherwise."""
+    base = make_records(read_llama_file(workspace.draft_model).model(), 60, 5)
     held_out = split(base).held_out
-    before = evaluate(read_student(school.student).model(), held_out)[0]
-    result = school.run(replace(SETTINGS, rate=1e-2, base=0.0), base)
+    before = evaluate(read_llama_file(workspace.draft_model).model(), held_out)[0]
+    result = workspace.run(replace(SETTINGS, rate=1e-2, base=0.0), base)
     if result.version is None:
         assert result.reason
-        assert_nothing_published(school)
+        assert_nothing_published(workspace)
     else:
-        after = evaluate(read_student(Versions(school.folder).file(1)).model(), held_out)[0]
+        after = evaluate(read_llama_file(Versions(workspace.folder).file(1)).model(), held_out)[0]
         assert after >= before - 0.01
 
 
 def test_known_texts_are_learned_as_the_original_says_them(
-    school: School, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = read_student(school.student).model()
-    base = make_records(make_teacher(school.student, 2), 30, 5)
-    taught: list[Sequence[ReplayRecord]] = []
+    original = read_llama_file(workspace.draft_model).model()
+    base = make_records(make_target(workspace.draft_model, 2), 30, 5)
+    trained: list[Sequence[ReplayRecord]] = []
 
     def spy(
         new: Sequence[ReplayRecord],
@@ -300,41 +309,42 @@ def test_known_texts_are_learned_as_the_original_says_them(
         known: Sequence[ReplayRecord],
         settings: TrainingSettings,
     ) -> list[list[ReplayRecord]]:
-        taught.append(known)
+        trained.append(known)
         return plan(new, older, known, settings)
 
-    monkeypatch.setattr(student_pupil, "plan", spy)
-    pupil = StudentPupil(school.student, load_student)
-    pupil.trainer(None, Lesson(base, [], base, [], [], 30, 30, 0), SETTINGS)
+    monkeypatch.setattr(draft_model_trainee, "plan", spy)
+    trainee = DraftModelTrainee(workspace.draft_model, load_draft_model)
+    trainee.trainer(None, TrainingSplit(base, [], base, [], [], 30, 30, 0), SETTINGS)
     assert evaluate(original, base)[0] < 0.9
-    assert evaluate(original, taught[0])[0] == pytest.approx(1.0, abs=1e-3)
+    assert evaluate(original, trained[0])[0] == pytest.approx(1.0, abs=1e-3)
 
 
-def test_repeated_questions_are_replayed_first(school: School) -> None:
-    records = list(school.buffer.records())
+def test_repeated_questions_are_replayed_first(workspace: Workspace) -> None:
+    records = list(workspace.buffer.records())
     new, older = records[:10], records[10:]
     older[5] = replace(older[5], question=new[0].question)
     older[7] = replace(older[7], question=older[9].question)
     settings = replace(SETTINGS, epochs=3, older=0.5)
-    taught = Counter(one.id for batch in plan(new, older, (), settings) for one in batch)
+    trained = Counter(one.id for batch in plan(new, older, (), settings) for one in batch)
     twice = {one.id for one in (new[0], older[5], older[7], older[9])}
-    assert all(taught[one] == 6 for one in twice)
-    assert all(taught[one.id] == 3 for one in new[1:])
-    assert taught.total() == 3 * (10 + 5 + 4)
+    assert all(trained[one] == 6 for one in twice)
+    assert all(trained[one.id] == 3 for one in new[1:])
+    assert trained.total() == 3 * (10 + 5 + 4)
     alone = plan(new, older, (), replace(settings, older=0.2))
     assert {one.id for batch in alone for one in batch} <= {
         one.id for one in (*new, older[5], older[7], older[9])
     }
 
 
-def test_agreement_shows_what_acceptance_hides(school: School) -> None:
-    """A student that grows surer of what it knows gains α where it prefers more wrong tokens."""
-    teacher = make_teacher(school.student, 1)
-    records = make_records(teacher, 10, 1)
-    assert evaluate(teacher, records)[1] == 1.0
-    assert 0.0 < evaluate(read_student(school.student).model(), records)[1] < 1.0
-    assert evaluate(teacher, []) == (0.0, 0.0)
-    assert measure_retention(teacher, []) is None
+def test_agreement_shows_what_acceptance_hides(workspace: Workspace) -> None:
+    """A draft model that grows surer of what it knows gains α where it prefers more wrong
+    tokens."""
+    target = make_target(workspace.draft_model, 1)
+    records = make_records(target, 10, 1)
+    assert evaluate(target, records)[1] == 1.0
+    assert 0.0 < evaluate(read_llama_file(workspace.draft_model).model(), records)[1] < 1.0
+    assert evaluate(target, []) == (0.0, 0.0)
+    assert measure_retention(target, []) is None
     known, better = Retention(0.8, 0.9), quality(0.7, 2.0, Retention(0.81, 0.88))
     assert verdict(quality(0.6, 1.9, known), better, known) == (
         "agreement on known texts fell from 0.9000 to 0.8800"
@@ -342,10 +352,10 @@ def test_agreement_shows_what_acceptance_hides(school: School) -> None:
     assert not verdict(quality(0.6, 1.9, known), replace(better, base=known), known)
 
 
-def quality(acceptance: float, calls: float, base: Retention | None) -> Quality:
+def quality(acceptance: float, steps: float, base: Retention | None) -> Quality:
     """Of answers that are all alike: no difference is left to chance."""
     alike = (1.0,) * 4
-    return Quality(AnswerMean((acceptance,) * 4, alike), AnswerMean((calls,) * 4, alike), base)
+    return Quality(AnswerMean((acceptance,) * 4, alike), AnswerMean((steps,) * 4, alike), base)
 
 
 @pytest.mark.parametrize("gained", [0.001, 0.2])
@@ -386,32 +396,32 @@ def test_what_is_hardly_ever_accepted_is_refused() -> None:
     assert not verdict(before, quality(0.2, 1.0, None), None)
 
 
-def test_damaged_answers_are_counted(school: School) -> None:
-    with school.buffer.store.writing() as db:
+def test_damaged_answers_are_counted(workspace: Workspace) -> None:
+    with workspace.buffer.store.writing() as db:
         db.execute("UPDATE records SET packed = zeroblob(size) WHERE id > 10")
-    assert school.run().reason == (
+    assert workspace.run().reason == (
         "10 new answers are too few to learn from: 20 are needed; 80 damaged ones were left out"
     )
 
 
-def test_a_student_whose_weights_are_not_numbers_is_refused(school: School) -> None:
-    weights = dict(read_student(school.student).weights)
+def test_a_draft_model_whose_weights_are_not_numbers_is_refused(workspace: Workspace) -> None:
+    weights = dict(read_llama_file(workspace.draft_model).weights)
     weights["norm"] = weights["norm"] * float("nan")
-    write_student(school.student, weights, school.folder.with_name("nan.gguf"))
-    school.student = school.folder.with_name("nan.gguf")
+    write_llama_file(workspace.draft_model, weights, workspace.folder.with_name("nan.gguf"))
+    workspace.draft_model = workspace.folder.with_name("nan.gguf")
     with pytest.raises(ModelError, match="is damaged: its weights are not numbers"):
-        school.run()
-    assert_nothing_published(school)
+        workspace.run()
+    assert_nothing_published(workspace)
 
 
-def test_every_error_is_one_of_ours(school: School) -> None:
-    school.student.write_bytes(b"GGUF")
+def test_every_error_is_one_of_ours(workspace: Workspace) -> None:
+    workspace.draft_model.write_bytes(b"GGUF")
     with pytest.raises(SpecchatError):
-        school.run()
-    assert_nothing_published(school)
+        workspace.run()
+    assert_nothing_published(workspace)
 
 
-def test_a_result_says_what_it_cost(school: School) -> None:
-    result = school.run(HASTY)
+def test_a_result_says_what_it_cost(workspace: Workspace) -> None:
+    result = workspace.run(HASTY)
     assert isinstance(result, RoundResult)
     assert result.seconds > 0

@@ -1,4 +1,5 @@
-"""A student that knows nothing has the target's vocabulary, costs little beside it, and runs."""
+"""A draft model that knows nothing has the target's vocabulary, costs little beside it, and
+runs."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ from engines.distillation.untrained import (
     pruned_shape,
     write_untrained,
 )
-from engines.distillation.weights import open_gguf, read_student
+from engines.distillation.weights import open_gguf, read_llama_file
 from engines.draft_tree import chain
-from engines.drafters.student import require_same_vocabulary
+from engines.drafters.draft_model import require_same_vocabulary
 from engines.llama.model import load
 from engines.llama.vocabulary import load_vocabulary
 from tests.engines.distillation.test_pruning import shape_of
@@ -42,9 +43,9 @@ def test_it_runs_with_the_vocabulary_of_a_target_of_any_architecture(
 ) -> None:
     monkeypatch.setattr(untrained, "MAX_COST", 10.0)
     target = write_gemma(tmp_path / "target.gguf", TinyVocabulary(), 8)
-    path = tmp_path / "students" / "new.gguf"
+    path = tmp_path / "draft-models" / "new.gguf"
     write_untrained(path, 1, target)
-    file, model = read_student(path), load(path, threads=1, gpu_layers=0, context_length=256)
+    file, model = read_llama_file(path), load(path, threads=1, gpu_layers=0, context_length=256)
     assert (file.shape.width, file.shape.context) == (MIN_WIDTH, CONTEXT)
     require_same_vocabulary(model.vocabulary, load_vocabulary(target))
     list(model.target.prefill([1, 5]))

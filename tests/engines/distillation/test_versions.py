@@ -8,8 +8,8 @@ import pytest
 
 from datastores.errors import StoreError
 from engines.distillation.versions import (
+    DRAFT_MODEL_FILE,
     ORIGINAL,
-    STUDENT_FILE,
     VERSION_FILE,
     Attempt,
     Version,
@@ -21,8 +21,8 @@ from engines.fingerprint import fingerprint
 def publish(versions: Versions) -> int:
     """A next version with some bytes for weights."""
     partial, number = versions.partial(), versions.next_number()
-    (partial / STUDENT_FILE).write_bytes(b"weights %d" % number)
-    mark = fingerprint(partial / STUDENT_FILE)
+    (partial / DRAFT_MODEL_FILE).write_bytes(b"weights %d" % number)
+    mark = fingerprint(partial / DRAFT_MODEL_FILE)
     versions.publish(partial, Version(number, 1.0, mark, "origin", 0, "b", 9, 0, {"x": 0.5}))
     return number
 
@@ -42,7 +42,7 @@ def versions(tmp_path: Path) -> Versions:
     return Versions(tmp_path / "versions")
 
 
-def test_without_versions_the_original_student_drafts(versions: Versions) -> None:
+def test_without_versions_the_original_draft_model_drafts(versions: Versions) -> None:
     assert versions.current == 0
     assert versions.current_version() is None
     assert versions.all() == []
@@ -62,7 +62,7 @@ def test_the_latest_three_are_kept(versions: Versions) -> None:
     assert versions.file(5).read_bytes() == b"weights 5"
 
 
-def test_rolling_back_ends_at_the_original_student(versions: Versions) -> None:
+def test_rolling_back_ends_at_the_original_draft_model(versions: Versions) -> None:
     publish(versions)
     publish(versions)
     assert [versions.rollback(), versions.rollback()] == [1, 0]

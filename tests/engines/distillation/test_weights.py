@@ -1,4 +1,4 @@
-"""The student's file in torch and in llama.cpp: the same logits, and the same bytes but the
+"""The draft model's file in torch and in llama.cpp: the same logits, and the same bytes but the
 weights."""
 
 from pathlib import Path
@@ -10,7 +10,7 @@ from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter
 from gguf.quants import quantize
 
 from datastores.errors import ModelError, StoreError
-from engines.distillation.weights import deinterleave, interleave, read_student, write_student
+from engines.distillation.weights import deinterleave, interleave, read_llama_file, write_llama_file
 from engines.draft_tree import chain
 from engines.llama.model import load
 from engines.target import Floats
@@ -27,7 +27,7 @@ from tests.engines.tiny import (
     write_vocabulary,
 )
 
-STUDENT = Path(__file__).parents[3] / "assets" / "student-f16.gguf"
+DRAFT_MODEL = Path(__file__).parents[3] / "assets" / "draft-model-f16.gguf"
 PROMPT, DRAFT = [1, *range(200, 240)], [5, 6, 7, 8]
 ROUNDED = 0.03
 """llama.cpp rounds activations to 16 bits where weights have 16 bits; logits are up to 20."""
@@ -42,7 +42,7 @@ def llama_cpp_logits(path: Path) -> Floats:
 
 def torch_logits(path: Path) -> Floats:
     """The same."""
-    model = read_student(path).model()
+    model = read_llama_file(path).model()
     with torch.no_grad():
         hidden = model(torch.tensor([[*PROMPT, *DRAFT]]))[0, len(PROMPT) :]
         logits: Floats = model.logits(hidden).numpy()
@@ -97,10 +97,10 @@ def write_q8(path: Path, source: Path) -> Path:
 @pytest.mark.parametrize("kind", ["shipped", "one block", "grouped heads", "q8_0"])
 def test_torch_computes_the_logits_of_llama_cpp(tmp_path: Path, kind: str) -> None:
     path = {
-        "shipped": lambda: STUDENT,
+        "shipped": lambda: DRAFT_MODEL,
         "one block": lambda: write_llama(tmp_path / "tiny.gguf", TinyVocabulary()),
         "grouped heads": lambda: write_grouped(tmp_path / "grouped.gguf"),
-        "q8_0": lambda: write_q8(tmp_path / "q8.gguf", STUDENT),
+        "q8_0": lambda: write_q8(tmp_path / "q8.gguf", DRAFT_MODEL),
     }[kind]()
     ours, theirs = torch_logits(path), llama_cpp_logits(path)
     if kind == "q8_0":  # llama.cpp rounds the activations to 8 bits, too
@@ -113,35 +113,35 @@ def test_torch_computes_the_logits_of_llama_cpp(tmp_path: Path, kind: str) -> No
 @pytest.mark.parametrize("kind", ["shipped", "grouped heads", "q8_0"])
 def test_writing_unchanged_weights_gives_the_same_bytes(tmp_path: Path, kind: str) -> None:
     path = {
-        "shipped": lambda: STUDENT,
+        "shipped": lambda: DRAFT_MODEL,
         "grouped heads": lambda: write_grouped(tmp_path / "grouped.gguf"),
-        "q8_0": lambda: write_q8(tmp_path / "q8.gguf", STUDENT),
+        "q8_0": lambda: write_q8(tmp_path / "q8.gguf", DRAFT_MODEL),
     }[kind]()
-    write_student(path, read_student(path).weights, tmp_path / "out.gguf")
+    write_llama_file(path, read_llama_file(path).weights, tmp_path / "out.gguf")
     assert (tmp_path / "out.gguf").read_bytes() == path.read_bytes()
 
 
 def test_changed_weights_are_what_llama_cpp_runs(tmp_path: Path) -> None:
-    file = read_student(STUDENT)
+    file = read_llama_file(DRAFT_MODEL)
     changed = {name: each * 1.25 for name, each in file.weights.items()}
-    write_student(STUDENT, changed, tmp_path / "out.gguf")
-    again = read_student(tmp_path / "out.gguf")
+    write_llama_file(DRAFT_MODEL, changed, tmp_path / "out.gguf")
+    again = read_llama_file(tmp_path / "out.gguf")
     for name, each in changed.items():
         torch.testing.assert_close(again.weights[name], each, rtol=1e-3, atol=1e-4)
     ours, theirs = torch_logits(tmp_path / "out.gguf"), llama_cpp_logits(tmp_path / "out.gguf")
     assert np.abs(ours - theirs).max() < 2 * ROUNDED
-    assert np.abs(ours - torch_logits(STUDENT)).max() > 1
+    assert np.abs(ours - torch_logits(DRAFT_MODEL)).max() > 1
 
 
 @pytest.mark.parametrize("kind", ["f16", "q8_0"])
-def test_a_grown_student_says_the_same_until_its_new_neurons_learn(
+def test_a_grown_draft_model_says_the_same_until_its_new_neurons_learn(
     tmp_path: Path, kind: str
 ) -> None:
-    source = STUDENT if kind == "f16" else write_q8(tmp_path / "q8.gguf", STUDENT)
-    old = read_student(source)
+    source = DRAFT_MODEL if kind == "f16" else write_q8(tmp_path / "q8.gguf", DRAFT_MODEL)
+    old = read_llama_file(source)
     grown = old.grown(old.shape.hidden + 64)
-    write_student(source, grown.weights, tmp_path / "grown.gguf")
-    again = read_student(tmp_path / "grown.gguf")
+    write_llama_file(source, grown.weights, tmp_path / "grown.gguf")
+    again = read_llama_file(tmp_path / "grown.gguf")
     assert again.shape == grown.shape
     for name, each in grown.weights.items():
         torch.testing.assert_close(again.weights[name], each, rtol=0.02, atol=0.02)
@@ -162,26 +162,26 @@ def test_another_architecture_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(
         ModelError, match="its architecture is gemma2, which is none of llama, qwen2"
     ) as error:
-        read_student(path)
+        read_llama_file(path)
     assert "\n" not in str(error.value)
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.gguf"
-    for content in (b"", b"not a model", STUDENT.read_bytes()[:2000]):
+    for content in (b"", b"not a model", DRAFT_MODEL.read_bytes()[:2000]):
         path.write_bytes(content)
         with pytest.raises(ModelError, match="cannot be read as a GGUF file"):
-            read_student(path)
+            read_llama_file(path)
 
 
 def test_a_failed_write_leaves_no_file(tmp_path: Path) -> None:
-    weights = read_student(STUDENT).weights
+    weights = read_llama_file(DRAFT_MODEL).weights
     with pytest.raises(StoreError, match="cannot write"):
-        write_student(STUDENT, weights, tmp_path / "missing" / "out.gguf")
+        write_llama_file(DRAFT_MODEL, weights, tmp_path / "missing" / "out.gguf")
     full = Path("/dev/full")
     if full.exists():
         (tmp_path / "full.gguf").symlink_to(full)
         with pytest.raises(StoreError, match="No space left"):
-            write_student(STUDENT, weights, tmp_path / "full.gguf")
+            write_llama_file(DRAFT_MODEL, weights, tmp_path / "full.gguf")
         assert not (tmp_path / "full.gguf").exists()
     assert not (tmp_path / "missing").exists()

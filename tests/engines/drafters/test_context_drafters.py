@@ -97,7 +97,7 @@ def observed(root: int, successors: list[int], logits: list[float]) -> Step:
     return Step(
         position=1,
         tokens=(successors[0],),
-        sources=(0,),
+        origins=(0,),
         tree=root_only(root),
         path=(0,),
         proposals=(),

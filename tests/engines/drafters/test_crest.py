@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datastores.crest.counting import TokenDocument
+from datastores.crest.counting import TokenText
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
 from engines.draft_tree import CHATS, CODE, PROMPT, DraftTree
 from engines.drafters.crest import CrestDrafter
 from engines.step import Context
 
-DOCUMENTS = [
-    TokenDocument(b"chatting", [1, 2, 3, 4, 5, 6] * 3 + [1, 2, 3, 9], 1),
-    TokenDocument(b"notebook", [2, 3, 9, 8] * 4, 3),
+TEXTS = [
+    TokenText(b"chatting", [1, 2, 3, 4, 5, 6] * 3 + [1, 2, 3, 9], 1),
+    TokenText(b"notebook", [2, 3, 9, 8] * 4, 3),
 ]
 
 
@@ -30,7 +30,7 @@ def asked(*tokens: int) -> Context:
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[CrestReader]:
     store = CrestStore.open(tmp_path / "crest.db", 1 << 22)
-    store.rebuild(DOCUMENTS)
+    store.rebuild(TEXTS)
     store.close()
     opened = CrestReader(tmp_path / "crest.db")
     yield opened
@@ -55,9 +55,9 @@ def test_crest_drafts_what_followed(reader: CrestReader) -> None:
 
 def test_crest_credits_the_kind_of_text(reader: CrestReader) -> None:
     tree = CrestDrafter(reader, use_context=False).propose(asked(8, 2, 3), 16)
-    assert tree.sources[tree.children()[0][9]] == CODE
+    assert tree.origins[tree.children()[0][9]] == CODE
     tree = CrestDrafter(reader, use_context=False).propose(asked(6, 1, 2), 16)
-    assert tree.sources[tree.children()[0][3]] == CHATS
+    assert tree.origins[tree.children()[0][3]] == CHATS
 
 
 def test_shorter_ngrams_contribute_too(reader: CrestReader) -> None:
@@ -74,9 +74,9 @@ def test_crest_drafts_from_this_chat_too(reader: CrestReader) -> None:
     crest.begin(context)
     tree = crest.propose(context, 16)
     row = tree.children()[0][50]
-    assert tree.sources[row] == PROMPT
+    assert tree.origins[row] == PROMPT
     assert 51 in tree.children()[row]
-    assert tree.sources[tree.children()[0][4]] == CHATS
+    assert tree.origins[tree.children()[0][4]] == CHATS
 
 
 def overwrite_entries(path: Path) -> None:
@@ -99,13 +99,13 @@ def test_a_store_that_fails_is_not_read_and_the_error_is_kept(reader: CrestReade
     assert crest.error is not None
     assert str(reader.path) in str(crest.error)
     assert "\n" not in str(crest.error)
-    assert set(tree.sources[1:]) == {PROMPT}, "this chat is drafted from all the same"
+    assert set(tree.origins[1:]) == {PROMPT}, "this chat is drafted from all the same"
     with closing(CrestStore.open(reader.path, 1 << 22)) as again:
         assert again.store.quarantined is not None, "what SQLite cannot see was noted"
-        again.rebuild(DOCUMENTS)
+        again.rebuild(TEXTS)
     crest.begin(context)
     assert crest.error is None
-    assert CHATS in crest.propose(context, 16).sources, "the new store is read"
+    assert CHATS in crest.propose(context, 16).origins, "the new store is read"
 
 
 def test_a_store_that_is_deleted_while_it_is_read_ends_no_answer(reader: CrestReader) -> None:

@@ -128,7 +128,7 @@ def test_what_was_said_once_is_drafted_and_changes_nothing(
     assert tokens_of(first) == tokens_of(second) == plain
     assert worker.ask(DenseIndex.status).keys == LONG
     assert sum(step.accepted for step in second) > 200
-    assert {source for step in second for source in step.sources} == {0, DENSE}
+    assert {origin for step in second for origin in step.origins} == {0, DENSE}
     assert all(step.tree.drafted <= 8 for step in second)
 
 
@@ -139,12 +139,12 @@ def test_an_index_that_is_not_ready_says_nothing() -> None:
     assert len(drafter.propose(context, 8)) == 1
 
 
-def test_an_answer_without_a_source_is_not_recorded(worker: DenseWorker) -> None:
+def test_an_answer_without_an_owner_is_not_recorded(worker: DenseWorker) -> None:
     recorder = StateRecorder(worker)
     answer([], [1, 2, 3], observers=[recorder])
     recorded = worker.ask(DenseIndex.status)
     assert recorded.held == 120
-    recorder.source = None
+    recorder.owner = None
     answer([], [1, 2, 3], observers=[recorder])
     assert worker.ask(DenseIndex.status) == recorded
 
@@ -166,9 +166,9 @@ def keys_of(folder: Path) -> list[tuple[int, int, bytes]]:
     assert projection is not None
     assert store.incomplete() == []
     rows = sorted(
-        (int(document), int(position), code.tobytes())
+        (int(text), int(position), code.tobytes())
         for batch in store.keys(projection.dimensions)
-        for document, position, code in zip(*batch, strict=True)
+        for text, position, code in zip(*batch, strict=True)
     )
     store.close()
     return rows
@@ -182,7 +182,7 @@ def test_a_backlog_left_at_any_time_goes_on_where_it_was(tmp_path: Path, stops: 
         worker = DenseWorker(store, VOCABULARY)
         if not attempt:
             for text in texts():
-                worker.ask(partial(DenseIndex.add_document, source="import", tokens=text))
+                worker.ask(partial(DenseIndex.add_text, owner="import", tokens=text))
         work = encode_backlog(target, worker)
         for _ in zip(range(patience), work, strict=False):
             pass
@@ -199,7 +199,7 @@ def test_a_backlog_left_at_any_time_goes_on_where_it_was(tmp_path: Path, stops: 
 
 def test_encoded_states_are_those_of_the_tokens_before(tmp_path: Path, worker: DenseWorker) -> None:
     for text in texts():
-        worker.ask(partial(DenseIndex.add_document, source="import", tokens=text))
+        worker.ask(partial(DenseIndex.add_text, owner="import", tokens=text))
     progress = list(encode_backlog(ScriptedTarget(context_length=256), worker))
     assert progress[-1].positions == sum(len(text) - 1 for text in texts())
     assert worker.ask(DenseIndex.status).keys >= 256

@@ -51,13 +51,13 @@ def check(folder: Path) -> None:
     """All texts are stored; every key is its own state's."""
     store = DenseStore.open(folder / "dense.db", "scripted", WIDTH)
     assert store.store.quarantined is None
-    texts = {document: tokens.tolist() for document, tokens in store.token_streams()}
+    texts = {text: tokens.tolist() for text, tokens in store.token_streams()}
     assert texts == dict(enumerate(TEXTS, start=1))
     projection = store.projection()
     for batch in store.keys(projection.dimensions) if projection else ():
         before = [
-            TEXTS[document - 1][position - 1]
-            for document, position in zip(batch.documents, batch.positions, strict=True)
+            TEXTS[text - 1][position - 1]
+            for text, position in zip(batch.texts, batch.positions, strict=True)
         ]
         assert projection is not None
         expected = projection.encode(states_after(before))
@@ -69,7 +69,7 @@ def check(folder: Path) -> None:
 def test_killed_while_texts_are_encoded(tmp_path: Path, steps: int) -> None:
     worker = opened(tmp_path)
     for text in TEXTS:
-        worker.ask(partial(DenseIndex.add_document, source="import", tokens=text))
+        worker.ask(partial(DenseIndex.add_text, owner="import", tokens=text))
     worker.close()
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True

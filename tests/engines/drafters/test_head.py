@@ -56,7 +56,7 @@ def test_a_draft_is_a_tree_of_its_own_vocabulary(
     assert tree.drafted <= limit
     assert max(tree.depths()) <= MAX_DEPTH
     assert set(tree.tokens[1:]) <= set(made.tokens.tolist())
-    assert all(source == HEAD for source in tree.sources[1:])
+    assert all(origin == HEAD for origin in tree.origins[1:])
     assert all(0.0 < share <= 1.0 for share in tree.probabilities)
     for children in tree.children():
         assert sum(tree.probabilities[row] for row in children.values()) <= 1.001

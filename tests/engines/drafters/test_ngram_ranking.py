@@ -105,15 +105,15 @@ def test_the_context_comes_before_the_store() -> None:
     ngrams = ngrams_of([3, 9, 3, 9, 3])
     found = interpolate([(entry(100, {(7,): 0.9}), 0, 100.0)], (3,), ngrams)
     assert found[9].probability == pytest.approx(2 / (2 + ESCAPE_WEIGHT))
-    assert found[9].source == PROMPT
-    assert found[7].source == CHATS
+    assert found[9].origin == PROMPT
+    assert found[7].origin == CHATS
     assert found[7].probability < 1 - found[9].probability
 
 
 def test_a_token_known_to_both_is_credited_to_both() -> None:
     ngrams = ngrams_of([3, 7, 3])
     found = interpolate([(entry(100, {(7,): 0.9}), 0, 100.0)], (3,), ngrams)
-    assert found[7].source == PROMPT | CHATS
+    assert found[7].origin == PROMPT | CHATS
     assert found[7].nodes
 
 
@@ -122,7 +122,7 @@ def test_a_path_is_followed_in_every_tree_that_has_it() -> None:
     short = entry(100, {(7,): 0.5, (7, 3): 1.0}, kind=2)
     tree = rank([long, short], [5], 10)
     assert tree.tokens == [5, 7, 3]
-    assert tree.sources == [0, 1 << 1, 1 << 2]
+    assert tree.origins == [0, 1 << 1, 1 << 2]
 
 
 def test_a_path_may_begin_in_the_store_and_continue_in_the_context() -> None:

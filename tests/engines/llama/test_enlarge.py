@@ -29,7 +29,7 @@ from tests.engines.tiny_heads import write_depth_heads
 
 PROMPT = [1, *range(300, 330)]
 ANSWER_TOKENS = 24
-STUDENT = EMBEDDED.with_name("student-f16.gguf")
+DRAFT_MODEL = EMBEDDED.with_name("draft-model-f16.gguf")
 EXACT, ROUNDED = 1e-4, 0.05
 """Largest differences of logits up to 20: activations, rounded to 16 bits for matrices of 16-bit
 floats, fall to either side where a norm's √wider is no power of two, or long rows are summed in
@@ -90,8 +90,8 @@ def test_an_enlarged_model_gives_the_same_tokens(
 
 
 def test_a_narrow_model_four_times_as_wide_rounds_nothing(tmp_path: Path) -> None:
-    enlarge(STUDENT, Enlargement(4, 2), tmp_path / "large.gguf")
-    _assert_same(_open(STUDENT), _open(tmp_path / "large.gguf"), EXACT)
+    enlarge(DRAFT_MODEL, Enlargement(4, 2), tmp_path / "large.gguf")
+    _assert_same(_open(DRAFT_MODEL), _open(tmp_path / "large.gguf"), EXACT)
 
 
 def test_a_deeper_model_gives_bitwise_the_same_logits(model: LlamaModel, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def target(model: LlamaModel) -> Iterator[LlamaTarget]:
 
 
 def text(number: int, answer: int) -> list[int]:
-    """A document of its own between a common start and a common end."""
+    """A passage of its own between a common start and a common end."""
     return [*START, *range(1000 + 50 * number, 1040 + 50 * number), *range(400, 410 + answer)]
 
 

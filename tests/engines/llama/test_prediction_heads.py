@@ -18,10 +18,10 @@ from datastores.errors import ModelError
 from engines.decode import StopCriteria, decode
 from engines.draft_tree import MTP
 from engines.drafters import model_drafter
+from engines.drafters.draft_model import DraftModel, DraftModelDrafter
 from engines.drafters.mtp import Heads, MtpDrafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
-from engines.drafters.student import Student, StudentDrafter
 from engines.llama import native, prediction_heads, probe
 from engines.llama.context import Weights
 from engines.llama.gguf import heads_file
@@ -122,11 +122,11 @@ def test_answers_are_those_of_plain_decoding(
         assert turns(target, [drafter(target), PromptLookup()], sampling) == plain
 
 
-def test_heads_and_a_student_draft_together(open_target: Open, tmp_path: Path) -> None:
+def test_heads_and_a_draft_model_draft_together(open_target: Open, tmp_path: Path) -> None:
     target = open_target("chained", True)
     small = load(write_llama(tmp_path / "small.gguf", WORDS), threads=1, context_length=512)
     plain = turns(target, [], NOISY)
-    both = [drafter(target), StudentDrafter(Student(small.target, NEVER))]
+    both = [drafter(target), DraftModelDrafter(DraftModel(small.target, NEVER))]
     assert turns(target, both, NOISY) == plain
 
 
@@ -137,7 +137,7 @@ def test_drafts_are_proposed_and_accepted(open_target: Open, kind: str) -> None:
     drafts = [proposal.tree for step in steps for proposal in step.proposals]
     assert 1 < max(max(tree.depths()) for tree in drafts) <= heads_of(target).max_depth
     assert sum(step.accepted for step in steps) > 2
-    assert {source for step in steps for source in step.sources} == {0, MTP}
+    assert {origin for step in steps for origin in step.origins} == {0, MTP}
     assert target.chains_only or not all(step.tree.is_chain() for step in steps)
 
 

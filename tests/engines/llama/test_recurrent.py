@@ -192,7 +192,7 @@ def require_untouched(target: LlamaTarget, logits: np.ndarray) -> None:
 
 
 @FAULTS
-@pytest.mark.parametrize("during", ["verify", "replay"])
+@pytest.mark.parametrize("during", ["verify", "re-evaluate"])
 @pytest.mark.parametrize("fault", [KeyboardInterrupt, ModelError])
 def test_a_fault_leaves_the_cache_as_it_was(
     open_target: Open,
@@ -210,12 +210,12 @@ def test_a_fault_leaves_the_cache_as_it_was(
             raise KeyboardInterrupt
         return -3
 
-    if during == "replay":
+    if during == "re-evaluate":
         target.verify(LONG_DRAFT)
     with monkeypatch.context() as patch:
         patch.setattr(native, "decode", interrupted)
         with pytest.raises(fault):
-            target.commit([0, 1]) if during == "replay" else target.verify(LONG_DRAFT)
+            target.commit([0, 1]) if during == "re-evaluate" else target.verify(LONG_DRAFT)
     require_untouched(target, logits)
 
 

@@ -114,14 +114,14 @@ def encoded(folder: Path, target: LlamaTarget, between: Callable[[], object]) ->
     store = DenseStore.open(folder / "dense.db", target.fingerprint, target.width)
     worker = DenseWorker(store, target.vocabulary_size)
     text = np.random.default_rng(1).integers(300, 4000, 320).tolist()
-    worker.ask(lambda index: index.add_document("text", text))
+    worker.ask(lambda index: index.add_text("text", text))
     found: dict[int, Floats] = {}
     keep = worker.add_states
 
-    def note(document: int, positions: NDArray[np.int64], states: Floats) -> None:
+    def note(text: int, positions: NDArray[np.int64], states: Floats) -> None:
         assert found.keys().isdisjoint(positions.tolist()), "no state is given twice"
         found.update(zip(positions.tolist(), states, strict=True))
-        keep(document, positions, states)
+        keep(text, positions, states)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(worker, "add_states", note)

@@ -82,8 +82,8 @@ def test_fingerprint_is_the_tokenizers_own(
 ) -> None:
     assert len(model.vocabulary.fingerprint) == 32
     assert model.vocabulary.fingerprint != sentencepiece.fingerprint
-    student = load(EMBEDDED.with_name("student-f16.gguf"), threads=1, context_length=256)
-    assert student.vocabulary.fingerprint == model.vocabulary.fingerprint
+    draft_model = load(EMBEDDED.with_name("draft-model-f16.gguf"), threads=1, context_length=256)
+    assert draft_model.vocabulary.fingerprint == model.vocabulary.fingerprint
 
 
 def test_continued_text_gets_no_dummy_space(sentencepiece: LlamaVocabulary) -> None:

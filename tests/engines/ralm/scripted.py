@@ -1,4 +1,4 @@
-"""A scripted knowledge base and a target whose tokens depend on the document before the prompt."""
+"""A scripted knowledge base and a target whose tokens depend on the passage before the prompt."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from engines.target import ForwardOutput
 from tests.engines.scripted import VOCABULARY, ScriptedTarget
 
 QUERY_TOKENS = 3
-"""Few enough that the best document changes now and again."""
+"""Few enough that the best passage changes now and again."""
 
 
 def passage(number: int) -> Passage:
-    return Passage(number, bytes([number]), 0, Chunk("", 1, 1, f"document {number}"))
+    return Passage(number, bytes([number]), 0, Chunk("", 1, 1, f"passage {number}"))
 
 
 class ScriptedBase:
@@ -55,8 +55,8 @@ class ScriptedBase:
         return round(drawn.random() * 0.7 + favourite, 1)
 
 
-class DocumentTarget(ScriptedTarget):
-    """Its distribution depends on the first token, the document's, and on the last one."""
+class PassageTarget(ScriptedTarget):
+    """Its distribution depends on the first token, the passage's, and on the last one."""
 
     def __init__(self, *, context_length: int = 512, chains_only: bool = False) -> None:
         super().__init__(context_length=context_length, chains_only=chains_only)
@@ -81,9 +81,9 @@ class DocumentTarget(ScriptedTarget):
         return super()._rows([(1000 + first, *suffix) for suffix in suffixes])
 
 
-def prompt(document: Passage | None) -> list[int]:
-    """The document's number comes first, and documents have different lengths."""
-    number = VOCABULARY - 1 if document is None else document.id
+def prompt(passage: Passage | None) -> list[int]:
+    """The passage's number comes first, and passages have different lengths."""
+    number = VOCABULARY - 1 if passage is None else passage.id
     return [number, *[5] * (number % 7), 1, 2, 3]
 
 

@@ -55,10 +55,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
 def request(model: LlamaModel, question: str, temperature: float) -> RalmRequest:
     asked = model.vocabulary.encode(question)
 
-    def prompt(document: Passage | None) -> list[int]:
-        notes = (
-            [] if document is None else [Message("system", f"Notes:\n\n{document.chunk.content}")]
-        )
+    def prompt(passage: Passage | None) -> list[int]:
+        notes = [] if passage is None else [Message("system", f"Notes:\n\n{passage.chunk.content}")]
         return model.render([*notes, Message("user", question)])
 
     def query(answer: Sequence[int]) -> str:
@@ -109,6 +107,6 @@ def test_every_subset_writes_the_same_text(
         )
         written = list(ralm.write())
         assert text(written) == text(expected)
-        assert [one.document for one in written] == [one.document for one in expected]
+        assert [one.passage for one in written] == [one.passage for one in expected]
         assert statistics.strides == plain.strides
         assert statistics.changes == plain.changes

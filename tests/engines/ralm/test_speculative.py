@@ -22,7 +22,7 @@ from engines.ralm.sequential import write_iteratively
 from engines.ralm.speculative import SpeculativeRalm
 from engines.ralm.stride_writer import RalmRequest, StrideWriter, number_of
 from engines.sampler import Sampling, make_sampler
-from tests.engines.ralm.scripted import DocumentTarget, ScriptedBase, prompt, query
+from tests.engines.ralm.scripted import PassageTarget, ScriptedBase, prompt, query
 from tests.engines.test_decode import RandomDrafter, every_drafter
 
 NEVER = frozenset({-1})
@@ -35,7 +35,7 @@ def request(temperature: float, stop: StopCriteria, seed: int = 5, stride: int =
 
 
 def writer(
-    asked: RalmRequest, drafters: list[Drafter], target: DocumentTarget, *, across: bool = False
+    asked: RalmRequest, drafters: list[Drafter], target: PassageTarget, *, across: bool = False
 ) -> StrideWriter:
     budget = FixedBudget(6 if drafters else 0, CostModel(), AcceptanceModel())
     return StrideWriter(target, drafters, budget, asked, across=across)
@@ -45,15 +45,15 @@ def text(strides: list[ConfirmedStride]) -> list[int]:
     return [token for stride in strides for step in stride.steps for token in step.tokens]
 
 
-def documents(strides: list[ConfirmedStride]) -> list[int | None]:
-    return [number_of(stride.document) for stride in strides]
+def passages(strides: list[ConfirmedStride]) -> list[int | None]:
+    return [number_of(stride.passage) for stride in strides]
 
 
 def sequential(
     asked: RalmRequest, base: ScriptedBase, drafters: list[Drafter], context_length: int = 512
 ) -> tuple[list[ConfirmedStride], RalmStatistics]:
     statistics = RalmStatistics()
-    target = DocumentTarget(context_length=context_length)
+    target = PassageTarget(context_length=context_length)
     return list(
         write_iteratively(writer(asked, drafters, target), base, asked, statistics)
     ), statistics
@@ -71,7 +71,7 @@ def speculative(
     context_length: int = 512,
 ) -> tuple[list[ConfirmedStride], RalmStatistics]:
     statistics = RalmStatistics()
-    target = DocumentTarget(context_length=context_length)
+    target = PassageTarget(context_length=context_length)
     ralm = SpeculativeRalm(
         writer(asked, drafters, target, across=across),
         base,
@@ -115,7 +115,7 @@ def test_the_text_is_that_of_the_sequential_one(
             across=across,
         )
         assert text(written) == text(plain)
-        assert documents(written) == documents(plain)
+        assert passages(written) == passages(plain)
         assert [stride.finish for stride in written] == [stride.finish for stride in plain]
 
 
@@ -164,7 +164,7 @@ def test_any_base_any_stride_and_any_end(
         context_length=context_length,
     )
     assert text(written) == text(plain)
-    assert documents(written) == documents(plain)
+    assert passages(written) == passages(plain)
     assert [one.finish for one in written] == [one.finish for one in plain]
     wrong = statistics.guesses - statistics.right
     assert statistics.rollbacks <= wrong * bool(ahead)
@@ -177,16 +177,16 @@ def test_drafts_change_nothing_in_the_sequential_one_either() -> None:
     drafted, with_drafts = sequential(asked, ScriptedBase(12), every_drafter())
     assert text(drafted) == text(plain)
     assert len(text(plain)) == ANSWER
-    assert with_drafts.calls < plainly.calls
+    assert with_drafts.passes < plainly.passes
 
 
-def test_the_true_document_changes_and_guesses_are_right_and_wrong() -> None:
+def test_the_true_passage_changes_and_guesses_are_right_and_wrong() -> None:
     asked = request(0.8, StopCriteria(NEVER, ANSWER))
     base = ScriptedBase(12)
     strides, statistics = speculative(
         asked, base, [], FixedStride(3), prefetch=2, asynchronous=False
     )
-    changed = [one != other for one, other in pairwise(documents(strides))]
+    changed = [one != other for one, other in pairwise(passages(strides))]
     assert statistics.strides == ANSWER / 4
     assert statistics.changes == sum(changed) > 3
     assert 0 < statistics.rollbacks < statistics.guesses
@@ -206,7 +206,7 @@ def test_right_guesses_need_no_search_of_their_own() -> None:
 
 def test_drafts_that_reach_beyond_a_stride_save_passes() -> None:
     asked = request(0.0, StopCriteria(NEVER, 128))
-    calls = [
+    passes = [
         speculative(
             asked,
             ScriptedBase(1),
@@ -215,10 +215,10 @@ def test_drafts_that_reach_beyond_a_stride_save_passes() -> None:
             prefetch=1,
             asynchronous=False,
             across=across,
-        )[1].calls
+        )[1].passes
         for across in (False, True)
     ]
-    assert calls[1] < calls[0]
+    assert passes[1] < passes[0]
 
 
 def test_searching_first_costs_no_more_searches_than_the_sequential_one() -> None:
@@ -235,7 +235,7 @@ def test_searching_first_costs_no_more_searches_than_the_sequential_one() -> Non
         assert statistics.guesses == (14 if guesses else 0)
         assert bool(statistics.lookup_s) == guesses
         assert text(strides) == text(plain)
-        assert documents(strides) == documents(plain)
+        assert passages(strides) == passages(plain)
         assert statistics.prefills == plainly.prefills
 
 
@@ -302,7 +302,7 @@ def test_the_scheduler_is_told_of_answers_and_of_whole_strides() -> None:
 
 def test_closing_it_halfway_leaves_no_thread_and_no_parked_text() -> None:
     asked = request(0.0, StopCriteria(NEVER, ANSWER))
-    target = DocumentTarget()
+    target = PassageTarget()
     strides = SpeculativeRalm(
         writer(asked, [], target), ScriptedBase(12), asked, FixedStride(2), RalmStatistics()
     ).write()
@@ -313,7 +313,7 @@ def test_closing_it_halfway_leaves_no_thread_and_no_parked_text() -> None:
 
 
 def test_a_passage_that_the_cache_dropped_has_to_be_read_again() -> None:
-    asked, target = request(0.0, StopCriteria(NEVER, ANSWER)), DocumentTarget()
+    asked, target = request(0.0, StopCriteria(NEVER, ANSWER)), PassageTarget()
     first, second = ScriptedBase(2).search([Query("any")], 2)[0]
     writing = writer(asked, [], target)
     writing.write(first.passage, 0, 4)

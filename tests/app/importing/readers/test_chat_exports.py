@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from app.importing import json_stream
 from app.importing.events import SkippedFile
+from app.importing.import_file import ImportFile
 from app.importing.json_cleaning import CleanedJson
 from app.importing.json_stream import items, records
-from app.importing.source_file import SourceFile
 from datastores.errors import InputError
 from datastores.library.documents import CHATS
 from datastores.library.library import Library
@@ -296,14 +296,14 @@ def test_no_json_breaks_the_reader(value: object, lines: bool) -> None:
 
 @given(st.lists(JSON, max_size=5))
 def test_records_are_what_json_says(values: list[object]) -> None:
-    array = texts.source_file("a.json", json.dumps(values).encode())
+    array = texts.import_file("a.json", json.dumps(values).encode())
     expected = [json.loads(json.dumps(value), parse_float=Decimal) for value in values]
     assert _values(array) == expected
-    lines = texts.source_file("a.jsonl", b"\n".join(json.dumps(value).encode() for value in values))
+    lines = texts.import_file("a.jsonl", b"\n".join(json.dumps(value).encode() for value in values))
     assert _values(lines) == values
 
 
-def _values(file: SourceFile) -> list[object]:
+def _values(file: ImportFile) -> list[object]:
     return [record.value for record in records(file, lambda _: False, lambda _: False)]  # type: ignore[union-attr]
 
 

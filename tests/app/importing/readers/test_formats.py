@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.importing import source_file
+from app.importing import import_file
 from app.importing.readers.shell_history import unmetafy
 from app.importing.readers.text import kind_of
 from app.importing.reading import redacted
@@ -200,7 +200,7 @@ def test_letters_that_json_escapes_can_be_searched() -> None:
         ("deep.json", b"[" * 100_000 + b"]" * 100_000, "JSON nested more than 200 deep"),
         ("open.json", b'{"a":' * 100_000, "JSON nested more than 200 deep"),
         ("conversations.json", b"[{", "not a known chat export, or a damaged one"),
-        ("big.json", b"[" + b"1," * source_file.MAX_JSON_BYTES, "larger than 1 MiB"),
+        ("big.json", b"[" + b"1," * import_file.MAX_JSON_BYTES, "larger than 1 MiB"),
         ("x.txt", b"\0\1\2", "binary"),
         ("x.txt", b"\xff\x00\x01" * 100, "binary"),
         ("x.txt", b" \n\t ", "empty"),

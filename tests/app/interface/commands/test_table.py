@@ -15,7 +15,7 @@ from app.interface.commands.command import Command
 from app.interface.commands.help import NO_MATCH, PANEL_TITLE, Help
 from app.interface.commands.keymap import UNBOUND
 from app.interface.commands.table import COMMANDS, RUN
-from app.interface.draft_sources import SOURCES
+from app.interface.draft_origins import ORIGINS
 from app.interface.screen import ChatScreen
 from tests.app.interface.conftest import Stage, ask, until
 
@@ -70,7 +70,7 @@ async def test_help_explains_the_panel_and_names_every_key(stage: Make) -> None:
             for _, keys, title in commands:
                 assert f"{keys or '–'} ".ljust(20) + title in page
         words = " ".join(page.split())
-        assert all(source.meaning in words for source in SOURCES.values())
+        assert all(origin.meaning in words for origin in ORIGINS.values())
         assert "chat.find" not in page, "names of settings stand in app/interface/README.md"
         await pilot.press("escape")
         assert isinstance(made.app.screen, ChatScreen)
@@ -102,4 +102,4 @@ async def test_the_palette_lists_every_command_and_runs_it(stage: Make) -> None:
         await pilot.press(*"colour words")
         await until(pilot, lambda: listed.option_count == 1)
         await pilot.press("enter")
-        await until(pilot, lambda: made.conversation.transcript.sources_highlighted)
+        await until(pilot, lambda: made.conversation.transcript.origins_highlighted)

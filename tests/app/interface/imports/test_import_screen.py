@@ -63,7 +63,7 @@ async def test_a_folder_is_imported_and_summarised(stage: Make, folder: Path) ->
         await pilot.press("escape")
         assert isinstance(made.app.screen, ChatScreen)
     with closing(Library.open(made.locations.library)) as library:
-        assert [source.path for source in library.sources()] == [str(folder)]
+        assert [stored.path for stored in library.imports()] == [str(folder)]
 
 
 @pytest.mark.parametrize("line", ["build\\", "!", "[z-a].md", "draft\\ "])

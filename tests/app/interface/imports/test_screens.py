@@ -13,7 +13,7 @@ from textual.widgets import Static
 from app.importing.events import Event, FindingFiles, ImportFinished, ImportReport
 from app.importing.session import record_imports
 from app.indexing.corpus_index import IndexingProgress
-from app.interface.imports import sources_screen
+from app.interface.imports import imports_screen
 from datastores.errors import InputError, SpecchatError
 from datastores.library.documents import CODE, NOTES, Document, FinishFile, Part, StoreDocument
 from datastores.library.library import Library
@@ -39,7 +39,7 @@ STATES: dict[str, tuple[Sequence[Event], SpecchatError | None, Sequence[str]]] =
 @pytest.fixture(autouse=True)
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fixed time: it is shown on the screen."""
-    monkeypatch.setattr(sources_screen, "age", lambda then, now: "09:41")
+    monkeypatch.setattr(imports_screen, "age", lambda then, now: "09:41")
     monkeypatch.setenv("HOME", "/home/ada")
 
 
@@ -114,7 +114,7 @@ def test_what_goes_on_besides(stage: Make, snap_compare: Compare) -> None:
 
 
 def _fill(made: Stage) -> None:
-    """Three sources: a large one, one with a long and hostile name, one incomplete."""
+    """Three imports: a large one, one with a long and hostile name, one incomplete."""
     texts = {
         "/home/ada/notes": [Part(NOTES, "x" * 400), Part(CODE, "y" * 40)],
         "/srv/a very long folder name that goes on and on/\x1b[31mred/" + "deep/" * 20: [
@@ -132,7 +132,7 @@ def _fill(made: Stage) -> None:
 
 @sizes
 @pytest.mark.parametrize("keys", [(), ("delete",)], ids=["list", "confirm"])
-def test_sources(stage: Make, snap_compare: Compare, size: Size, keys: Sequence[str]) -> None:
+def test_imports(stage: Make, snap_compare: Compare, size: Size, keys: Sequence[str]) -> None:
     made = stage()
     _fill(made)
 
@@ -147,7 +147,7 @@ def test_sources(stage: Make, snap_compare: Compare, size: Size, keys: Sequence[
     assert snap_compare(made.app, terminal_size=size, run_before=act)
 
 
-def test_no_sources(stage: Make, snap_compare: Compare) -> None:
+def test_no_imports(stage: Make, snap_compare: Compare) -> None:
     made = stage()
 
     async def act(pilot: Pilot[None]) -> None:

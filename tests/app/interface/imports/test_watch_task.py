@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from textual.widgets import OptionList
 
-from app.importing.session import import_into, watch, watched_sources
+from app.importing.session import import_into, watch, watched_imports
 from app.importing.watch import FolderState, look
 from app.indexing.passage_index import find, open_passages, update
 from app.interface.imports import tasks, watch_task
-from app.interface.imports.sources_screen import SourcesScreen
+from app.interface.imports.imports_screen import ImportsScreen
 from datastores.library.library import Library
 from tests.app.interface.conftest import Stage, notices, ready, until
 from tests.datastores.chats.test_deletion import holding
@@ -106,9 +106,9 @@ async def test_a_folder_that_vanished_is_said_once_and_loses_nothing(
 ) -> None:
     looks: list[str] = []
 
-    def noted(source: str, own: frozenset[Path]) -> FolderState:
-        looks.append(source)
-        return look(source, own)
+    def noted(import_path: str, own: frozenset[Path]) -> FolderState:
+        looks.append(import_path)
+        return look(import_path, own)
 
     monkeypatch.setattr(watch_task, "look", noted)
     made = stage()
@@ -131,20 +131,20 @@ def is_listed_as_watched(made: Stage) -> bool:
     return "watched" in str(option.prompt).split(" · ")
 
 
-async def test_a_listed_source_is_watched_by_a_key(stage: Make, folder: Path) -> None:
+async def test_a_listed_import_is_watched_by_a_key(stage: Make, folder: Path) -> None:
     made = stage()
     watched(made, folder)
     async with made.app.run_test(size=(100, 24)) as pilot:
         await ready(pilot, made)
         await pilot.press("f9", "f9")
-        await until(pilot, lambda: isinstance(made.app.screen, SourcesScreen))
+        await until(pilot, lambda: isinstance(made.app.screen, ImportsScreen))
         await until(pilot, lambda: made.app.screen.query_one(OptionList).option_count)
         assert is_listed_as_watched(made)
         await pilot.press("w")
         await until(pilot, lambda: not is_listed_as_watched(made))
-        assert watched_sources(made.locations.imported) == []
+        assert watched_imports(made.locations.imported) == []
         await pilot.press("w")
-        await until(pilot, lambda: watched_sources(made.locations.imported) == [str(folder)])
+        await until(pilot, lambda: watched_imports(made.locations.imported) == [str(folder)])
 
 
 async def test_two_quick_presses_change_back_what_the_first_has_changed(
@@ -153,16 +153,16 @@ async def test_two_quick_presses_change_back_what_the_first_has_changed(
     made, asked, pressed = stage(), list[bool](), threading.Event()
     watched(made, folder)
 
-    def record(path: Path, source: str, follow: bool) -> None:
+    def record(path: Path, import_path: str, follow: bool) -> None:
         pressed.wait(10)
-        watch(path, source, follow)
+        watch(path, import_path, follow)
         asked.append(follow)
 
     monkeypatch.setattr(tasks, "watch", record)
     async with made.app.run_test(size=(100, 24)) as pilot:
         await ready(pilot, made)
         await pilot.press("f9", "f9")
-        await until(pilot, lambda: isinstance(made.app.screen, SourcesScreen))
+        await until(pilot, lambda: isinstance(made.app.screen, ImportsScreen))
         await until(pilot, lambda: made.app.screen.query_one(OptionList).option_count)
         await pilot.press("w", "w")
         pressed.set()

@@ -13,14 +13,14 @@ from rich.style import Style
 
 from app.conversation.events import Speculated, Wrote
 from app.conversation.session_statistics import SessionStatistics, Throughput
-from app.interface.draft_sources import LABELS_BY_NAME, MODEL_LABEL, SOURCES
+from app.interface.draft_origins import LABELS_BY_NAME, MODEL_LABEL, ORIGINS
 from app.interface.panel import phrases
 from app.interface.panel.details import details, details_side_by_side
 from app.interface.panel.drawing import NO_VALUE, PanelStyles, allocate_columns, bar, sparkline
 from app.interface.panel.layout import column, footer
 from app.runtime.idle_encoding import EncodingProgress
 from engines.budget.protocol import BudgetStatus
-from engines.draft_tree import CHATS, SOURCE_NAMES
+from engines.draft_tree import CHATS, ORIGIN_NAMES
 from engines.ralm.events import RalmStatistics
 from tests.app.interface.conftest import SCRIPT
 from tests.app.interface.scripted import BUDGET_STATUS, Script, events_of, passes_of
@@ -67,16 +67,16 @@ def test_the_footer_starts_with_the_ratio_and_both_speeds() -> None:
 def test_a_speed_is_never_shown_without_the_one_before_it(width: int) -> None:
     speeds, words, _ = footer_of(SCRIPT, width)
     assert "with drafts" in speeds or "without" not in speeds
-    assert "37%" in words or width < 40, "the largest sources stay"
+    assert "37%" in words or width < 40, "the largest origins stay"
 
 
 def test_details_and_statistics_count_accepted_drafts_alike() -> None:
     stats = statistics_of(SCRIPT)
     lines = [line.plain for line in column(stats, 34, 60, STYLES, detailed=True)]
-    table = lines[next(at for at, line in enumerate(lines) if line.startswith("by source")) :]
+    table = lines[next(at for at, line in enumerate(lines) if line.startswith("by origin")) :]
     (chats,) = [line.split() for line in table if line.startswith("P past chats")]
     answer = stats.answer
-    accepted = answer.by_source["chats"] / answer.drafted_by_source["chats"]
+    accepted = answer.by_origin["chats"] / answer.drafted_by_origin["chats"]
     assert chats[4] == f"{accepted:.0%}"
     counts = f"{answer.longest_drafted} · {answer.accepted}"
     assert any(line.startswith("drafted") and line.endswith(counts) for line in table)
@@ -117,23 +117,23 @@ FAST = BudgetStatus(0.0014, True)
 
 
 def unaided(
-    status: BudgetStatus, cycle: float, possible: Mapping[str, float] | None = None
+    status: BudgetStatus, step_s: float, possible: Mapping[str, float] | None = None
 ) -> Script:
     passes = passes_of(" ".join(["word"] * 100), [0], 1)
-    return Script(passes, cycle=cycle, budget_status=status, possible=possible or {})
+    return Script(passes, step_s=step_s, budget_status=status, possible=possible or {})
 
 
 @pytest.mark.parametrize(
-    ("status", "cycle", "said"),
+    ("status", "step_s", "said"),
     [
         (SLOW, 0.06, "17 tok/s"),
         (FAST, 0.0015, "670 tok/s"),
     ],
 )
 def test_a_model_that_writes_by_itself_is_never_called_slower(
-    status: BudgetStatus, cycle: float, said: str
+    status: BudgetStatus, step_s: float, said: str
 ) -> None:
-    stats = statistics_of(unaided(status, cycle))
+    stats = statistics_of(unaided(status, step_s))
     lines = [
         *footer(stats, 76, STYLES),
         *column(stats, 34, 60, STYLES, detailed=True),
@@ -186,7 +186,7 @@ def test_the_reason_why_no_draft_helped_agrees_with_the_figures() -> None:
     stats = statistics_of(unaided(SLOW, 0.06))
     assert phrases.advice(stats, "F5") == "No draft was worth checking.", "what helps is said above"
     assert phrases.accepted(stats) == "no drafts used"
-    stats.answer.possible_by_source = {"recycle": 20}
+    stats.answer.possible_by_origin = {"recycle": 20}
     assert phrases.advice(stats, "F5") == "No draft was worth checking; chats and imports help."
     stats.answer.longest_drafted = 12
     assert phrases.advice(stats, "F5").startswith("None of 12 draft tokens accepted")
@@ -197,7 +197,7 @@ def test_the_reason_why_no_draft_helped_agrees_with_the_figures() -> None:
 def test_a_model_whose_drafts_were_used_did_not_write_by_itself(status: BudgetStatus) -> None:
     script = Script(
         [*passes_of("word " * 30, [CHATS], 3), *passes_of("end " * 20, [0], 1)],
-        cycle=0.06,
+        step_s=0.06,
         budget_status=status,
     )
     stats = statistics_of(script)
@@ -261,22 +261,22 @@ def test_a_few_tokens_are_not_a_measurement() -> None:
     assert phrases.ratio(few, BUDGET_STATUS) == "too short"
 
 
-def test_every_source_has_its_own_letter_texture_and_colours() -> None:
-    known = [*SOURCES.values(), MODEL_LABEL]
-    assert set(LABELS_BY_NAME) == set(SOURCE_NAMES.values())
+def test_every_origin_has_its_own_letter_texture_and_colours() -> None:
+    known = [*ORIGINS.values(), MODEL_LABEL]
+    assert set(LABELS_BY_NAME) == set(ORIGIN_NAMES.values())
     for attribute in ("name", "label", "letter", "texture", "dark", "light", "small"):
-        assert len({getattr(source, attribute) for source in known}) == len(known)
-    assert all(len(source.label) <= 16 for source in known)
+        assert len({getattr(origin, attribute) for origin in known}) == len(known)
+    assert all(len(origin.label) <= 16 for origin in known)
 
 
 @given(
-    st.dictionaries(st.sampled_from(list(SOURCE_NAMES)), st.integers(1, 60), max_size=7),
+    st.dictionaries(st.sampled_from(list(ORIGIN_NAMES)), st.integers(1, 60), max_size=7),
     st.integers(44, 120),
     st.sampled_from([0.0005, 0.06, 7.0]),
 )
-def test_lines_fit(counts: dict[int, int], width: int, cycle: float) -> None:
+def test_lines_fit(counts: dict[int, int], width: int, step_s: float) -> None:
     pattern = [bit for bit, count in counts.items() for _ in range(count)] or [0]
-    stats = statistics_of(Script(passes_of("word " * 200, pattern, 4), cycle=cycle))
+    stats = statistics_of(Script(passes_of("word " * 200, pattern, 4), step_s=step_s))
     drawn = [
         *footer(stats, width, STYLES),
         *column(stats, 34, 40, STYLES, detailed=True),
@@ -337,12 +337,12 @@ def test_the_draft_model_is_named_where_there_is_one() -> None:
     assert "draft model" not in lines, "the draft head learns too"
     at = lines.index("learning")
     assert lines[at + 1 : at + 3] == ["learns from 25 new answers, 9 so", "far"]
-    stats.student = "Qwen2.5-Coder-0.5B-Instruct-Q4_K_M"
+    stats.draft_model = "Qwen2.5-Coder-0.5B-Instruct-Q4_K_M"
     lines = drawn()
     at = lines.index("draft model")
-    assert lines[at + 1 : at + 3] == [stats.student, "learns from 25 new answers, 9 so"]
-    stats.student, stats.student_version, stats.learned_share = "built-in", 3, 0.12
-    stats.answer.student_compared, stats.answer.student_matched = 50, 42
+    assert lines[at + 1 : at + 3] == [stats.draft_model, "learns from 25 new answers, 9 so"]
+    stats.draft_model, stats.draft_model_version, stats.learned_share = "built-in", 3, 0.12
+    stats.answer.draft_model_compared, stats.answer.draft_model_matched = 50, 42
     lines = drawn()
     at = lines.index("draft model")
     assert lines[at + 1 : at + 3] == ["built-in · v3 · 84% right", "learning 12%"]
@@ -350,7 +350,7 @@ def test_the_draft_model_is_named_where_there_is_one() -> None:
     assert f"draft model{'built-in':>23}" in lines
     assert f"its guesses{'v3 · 84% right':>23}" in lines
     assert f"learning{'12%':>26}" in lines
-    stats.student_version, stats.answer.student_matched = 0, 50
+    stats.draft_model_version, stats.answer.draft_model_matched = 0, 50
     assert f"its guesses{'100% right':>23}" in drawn()
 
 

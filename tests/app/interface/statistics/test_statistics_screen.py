@@ -17,7 +17,7 @@ from app.interface.statistics.page import NOTHING_YET
 from app.interface.statistics.statistics_screen import StatisticsScreen
 from app.locations import locate
 from datastores.chats.history import History
-from datastores.chats.usage import STUDENT_KEY
+from datastores.chats.usage import DRAFT_MODEL_KEY
 from datastores.errors import StoreError
 from tests.app.interface.conftest import Act, Compare, Stage, ready, until
 from tests.app.test_usage_report import EARLIER, FIGURES, TODAY, answered, learn
@@ -57,16 +57,16 @@ def fill(history: History) -> None:
         steps = 100 - chats * 0.7 - prompt * 0.5
         figures: dict[str, Any] = {
             **(EARLIER if week < 2 else FIGURES),
-            "target_calls": round(steps),
+            "steps": round(steps),
             "decode_seconds": steps / 25,
-            "by_source": {"chats": chats, "prompt": prompt, "dense": week},
+            "by_origin": {"chats": chats, "prompt": prompt, "dense": week},
         }
         if week >= 2:
             figures["plain_seconds"] = 4.2
-            figures["drafted_by_source"] = {"chats": chats * 2, "prompt": 25}
-            figures["student_compared"] = 120
-            figures["student_matched"] = 84 + week * 3 - 6 * (week % 3)
-            figures[STUDENT_KEY] = (week - 2) // 3
+            figures["drafted_by_origin"] = {"chats": chats * 2, "prompt": 25}
+            figures["draft_model_compared"] = 120
+            figures["draft_model_matched"] = 84 + week * 3 - 6 * (week % 3)
+            figures[DRAFT_MODEL_KEY] = (week - 2) // 3
         for _ in range(1 + week % 3):
             answered(history, day, figures)
     answered(history, TODAY, {**FIGURES, "model_name": "Qwen3-8B Q4_K_M"}, "a" * 16)

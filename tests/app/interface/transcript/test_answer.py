@@ -1,4 +1,4 @@
-"""An answer with reasoning: folded, unfolded, growing, and with its sources highlighted."""
+"""An answer with reasoning: folded, unfolded, growing, and with its origins highlighted."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_nothing_of_the_channels_shows_while_they_grow() -> None:
     assert shown(answer)[-1] == "It is 40."
 
 
-def test_highlighted_sources_are_those_of_the_answer_alone() -> None:
-    layout = replace(LAYOUT, highlight_sources=True)
+def test_highlighted_origins_are_those_of_the_answer_alone() -> None:
+    layout = replace(LAYOUT, highlight_origins=True)
     answer = Answer(COHERE, "stop", runs=[[len(COHERE), ""]])
     assert shown(answer, layout) == ["▸ Thought (1 word)", "It is 40."]

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from datastores.errors import InputError, ModelError
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria, decode
-from engines.draft_tree import STUDENT, DraftTree
+from engines.draft_tree import DRAFT_MODEL, DraftTree
 from engines.drafters import model_drafter
-from engines.drafters.model_drafter import CHAIN_TOKENS, UNMEASURED_PRICE
-from engines.drafters.prompt_lookup import PromptLookup
-from engines.drafters.student import (
+from engines.drafters.draft_model import (
     MAX_EXTRA_TOKENS,
-    Student,
-    StudentDrafter,
+    DraftModel,
+    DraftModelDrafter,
     require_same_vocabulary,
 )
+from engines.drafters.model_drafter import CHAIN_TOKENS, UNMEASURED_PRICE
+from engines.drafters.prompt_lookup import PromptLookup
 from engines.llama.model import LlamaModel, load
 from engines.sampler import Sampling, draw_gap, greedy, make_sampler
 from engines.step import Context, Step
@@ -36,11 +36,11 @@ from tests.engines.test_decode import LONG, NEVER, fixed, run, tokens
 PROMPT = [3, 9, 14, 3]
 
 
-def drafter(model: Target | None = None, stops: frozenset[int] = NEVER) -> StudentDrafter:
-    return StudentDrafter(Student(model or ScriptedTarget(), stops))
+def drafter(model: Target | None = None, stops: frozenset[int] = NEVER) -> DraftModelDrafter:
+    return DraftModelDrafter(DraftModel(model or ScriptedTarget(), stops))
 
 
-def proposed(one: StudentDrafter, tokens: list[int], limit: int = 8) -> DraftTree:
+def proposed(one: DraftModelDrafter, tokens: list[int], limit: int = 8) -> DraftTree:
     context = Context(tokens, np.zeros(4, np.float32), 0.0)
     one.begin(context)
     return one.propose(context, limit)
@@ -75,7 +75,7 @@ def test_it_drafts_the_model_s_continuation_with_its_probabilities() -> None:
         deepest = tree.parents[deepest]
     assert chain[::-1] == greedy_chain(3, len(chain))
     assert len(chain) > 2
-    assert set(tree.sources[1:]) == {STUDENT}
+    assert set(tree.origins[1:]) == {DRAFT_MODEL}
     for row in range(1, len(tree)):
         previous = tree.tokens[tree.parents[row]]
         assert tree.probabilities[row] == pytest.approx(probability(previous, tree.tokens[row]))
@@ -118,13 +118,13 @@ def test_it_drafts_nothing_after_the_end_of_an_answer() -> None:
 
 
 @pytest.mark.parametrize(("room", "depth"), [(0, 0), (1, 1), (2, 2), (-2, 0)])
-def test_a_student_with_a_short_context_drafts_what_fits(room: int, depth: int) -> None:
+def test_a_draft_model_with_a_short_context_drafts_what_fits(room: int, depth: int) -> None:
     model = ScriptedTarget(context_length=len(PROMPT) + room)
     assert max(proposed(drafter(model), PROMPT, 3).depths()) == depth
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.5])
-def test_a_student_as_good_as_its_teacher_is_never_rejected(temperature: float) -> None:
+def test_a_draft_model_as_good_as_its_target_is_never_rejected(temperature: float) -> None:
     """At any temperature, as both draw with the same noise: each draft is followed to its end."""
     sampling = Sampling(temperature, top_k=0, top_p=1.0, min_p=0.0, seed=4)
     steps = run(PROMPT, [drafter()], fixed(5), sampling)
@@ -164,19 +164,19 @@ def test_it_changes_no_answer(
 
 
 class PartlyWrong(ScriptedTarget):
-    """A student that agrees with the scripted target after two tokens of three."""
+    """A draft model that agrees with the scripted target after two tokens of three."""
 
     def _rows(self, suffixes: list[tuple[int, ...]]) -> ForwardOutput:
         other = [suffix if suffix[-1] % 3 else (suffix[-1], 1) for suffix in suffixes]
         return super()._rows(other)
 
 
-class CheckedStudent(StudentDrafter):
+class CheckedDraftModel(DraftModelDrafter):
     """Asserts that the cache holds the context after each proposal, and nothing rejected."""
 
-    def __init__(self, student: Student) -> None:
-        super().__init__(student)
-        self._target = student.model
+    def __init__(self, draft_model: DraftModel) -> None:
+        super().__init__(draft_model)
+        self._target = draft_model.model
 
     def propose(self, context: Context, limit: int) -> DraftTree:
         """Propose, and look into the cache."""
@@ -190,7 +190,7 @@ class CheckedStudent(StudentDrafter):
 @pytest.mark.parametrize("temperature", [0.0, 1.5])
 def test_its_cache_follows_accept_rewind_and_a_changed_prompt(temperature: float) -> None:
     sampling = Sampling(temperature, seed=3)
-    one = CheckedStudent(Student(PartlyWrong(), NEVER))
+    one = CheckedDraftModel(DraftModel(PartlyWrong(), NEVER))
     for prompt in ([1, 2, 3], [1, 2, 3, 4, 5], [1, 2, 9, 9], [8] * 12, [8]):
         steps = run(prompt, [one], fixed(6), sampling)
         assert tokens(steps) == tokens(run(prompt, [], fixed(0), sampling))
@@ -220,7 +220,7 @@ def test_nothing_is_read_before_the_first_token_is_shown() -> None:
 
 
 class Clock:
-    """A clock that only the student advances."""
+    """A clock that only the draft model advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -230,7 +230,7 @@ class Clock:
 
 
 class SlowReader(ScriptedTarget):
-    """A student that takes 2 ms to read a token; keeps how much was read at a time."""
+    """A draft model that takes 2 ms to read a token; keeps how much was read at a time."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(context_length=4000)
@@ -265,7 +265,7 @@ def test_a_long_prompt_is_read_within_what_was_earned(monkeypatch: pytest.Monkey
     assert any(step.accepted for step in steps)
 
 
-def test_a_token_the_student_does_not_know_ends_its_drafts_alone() -> None:
+def test_a_token_the_draft_model_does_not_know_ends_its_drafts_alone() -> None:
     model = ScriptedTarget()
     model.vocabulary_size = 10
     assert proposed(drafter(model), [1, 2, 30]).drafted == 0
@@ -291,7 +291,7 @@ class NotNumbers(ScriptedTarget):
     ("model", "reason"),
     [(Broken, "llama.cpp could not"), (NotNumbers, "its weights are damaged")],
 )
-def test_a_student_that_fails_is_named_once_and_the_answer_goes_on(
+def test_a_draft_model_that_fails_is_named_once_and_the_answer_goes_on(
     model: type[ScriptedTarget], reason: str
 ) -> None:
     one = drafter(model())
@@ -323,8 +323,8 @@ def test_another_vocabulary_is_refused_with_the_first_token_that_differs() -> No
 
 @pytest.fixture(scope="module")
 def small() -> LlamaModel:
-    """The embedded student."""
-    path = EMBEDDED.with_name("student-f16.gguf")
+    """The embedded draft model."""
+    path = EMBEDDED.with_name("draft-model-f16.gguf")
     return load(path, threads=THREADS, gpu_layers=0, context_length=512)
 
 
@@ -338,7 +338,7 @@ def test_the_embedded_pair_answers_as_the_target_alone(
     """Three questions after each other; a fork must be a near tie."""
     sampling = Sampling(temperature, seed=11)
     stops = model.vocabulary.stops
-    one = StudentDrafter(Student(small.target, stops))
+    one = DraftModelDrafter(DraftModel(small.target, stops))
     calls = emitted = 0
     for question in QUESTIONS:
         prompt = model.render([Message("user", question)])

@@ -1,6 +1,6 @@
-"""The label, colour, letter and texture of each source of drafted words.
+"""The label, colour, letter and texture of each origin of drafted words.
 
-Owns only this vocabulary; `engines.draft_tree` defines the sources. Letters and
+Owns only this vocabulary; `engines.draft_tree` defines the origins. Letters and
 textures say the same as the colours, for those who cannot tell the colours apart.
 """
 
@@ -12,28 +12,28 @@ from engines.draft_tree import (
     CHATS,
     CODE,
     DENSE,
+    DRAFT_MODEL,
     HEAD,
     MTP,
     NOTES,
+    ORIGIN_NAMES,
     PROMPT,
     RECYCLE,
-    SOURCE_NAMES,
-    STUDENT,
 )
 
 MODEL = ""
-"""The name of the source of words that no drafter proposed: the model itself."""
+"""The name of the origin of words that no drafter proposed: the model itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class SourceLabel:
-    """One source of words.
+class OriginLabel:
+    """One origin of words.
 
     Attributes:
         name: its stable name in reports; `MODEL` for the model itself.
         label: its name for people, at most 16 characters.
         meaning: one line for the help screen.
-        letter: one letter, different for each source; small: the same, raised, shown before a word.
+        letter: one letter, different for each origin; small: the same, raised, shown before a word.
         texture: one character that fills its bars.
         dark, light: its colour on a dark and on a light background.
     """
@@ -52,9 +52,9 @@ class SourceLabel:
         return self.dark if dark else self.light
 
 
-SOURCES: dict[int, SourceLabel] = {
-    PROMPT: SourceLabel(
-        SOURCE_NAMES[PROMPT],
+ORIGINS: dict[int, OriginLabel] = {
+    PROMPT: OriginLabel(
+        ORIGIN_NAMES[PROMPT],
         "this chat",
         "words from earlier in this chat and from the files it reads",
         "T",
@@ -63,8 +63,8 @@ SOURCES: dict[int, SourceLabel] = {
         "#6cb6ff",
         "#0b62b8",
     ),
-    CHATS: SourceLabel(
-        SOURCE_NAMES[CHATS],
+    CHATS: OriginLabel(
+        ORIGIN_NAMES[CHATS],
         "past chats",
         "words the model wrote in your other chats",
         "P",
@@ -73,8 +73,8 @@ SOURCES: dict[int, SourceLabel] = {
         "#f0a45d",
         "#b35900",
     ),
-    NOTES: SourceLabel(
-        SOURCE_NAMES[NOTES],
+    NOTES: OriginLabel(
+        ORIGIN_NAMES[NOTES],
         "notes",
         "words from notes and documents you imported",
         "N",
@@ -83,8 +83,8 @@ SOURCES: dict[int, SourceLabel] = {
         "#e3cf65",
         "#7d6a00",
     ),
-    CODE: SourceLabel(
-        SOURCE_NAMES[CODE],
+    CODE: OriginLabel(
+        ORIGIN_NAMES[CODE],
         "code",
         "words from source code you imported",
         "C",
@@ -93,8 +93,8 @@ SOURCES: dict[int, SourceLabel] = {
         "#c79bf2",
         "#7a3fb5",
     ),
-    DENSE: SourceLabel(
-        SOURCE_NAMES[DENSE],
+    DENSE: OriginLabel(
+        ORIGIN_NAMES[DENSE],
         "similar contexts",
         "what the model wrote when its state was similar",
         "S",
@@ -103,8 +103,8 @@ SOURCES: dict[int, SourceLabel] = {
         "#ef7d7d",
         "#b3261e",
     ),
-    STUDENT: SourceLabel(
-        SOURCE_NAMES[STUDENT],
+    DRAFT_MODEL: OriginLabel(
+        ORIGIN_NAMES[DRAFT_MODEL],
         "draft model",
         "words guessed by a small model trained on this one's answers",
         "M",
@@ -113,8 +113,8 @@ SOURCES: dict[int, SourceLabel] = {
         "#6fd19c",
         "#11723d",
     ),
-    RECYCLE: SourceLabel(
-        SOURCE_NAMES[RECYCLE],
+    RECYCLE: OriginLabel(
+        ORIGIN_NAMES[RECYCLE],
         "common phrases",
         "words this model often writes next",
         "H",
@@ -123,8 +123,8 @@ SOURCES: dict[int, SourceLabel] = {
         "#9fb0c9",
         "#51627d",
     ),
-    MTP: SourceLabel(
-        SOURCE_NAMES[MTP],
+    MTP: OriginLabel(
+        ORIGIN_NAMES[MTP],
         "prediction heads",
         "words guessed by prediction heads that came with the model",
         "G",
@@ -133,8 +133,8 @@ SOURCES: dict[int, SourceLabel] = {
         "#ee8fc4",
         "#9c2f73",
     ),
-    HEAD: SourceLabel(
-        SOURCE_NAMES[HEAD],
+    HEAD: OriginLabel(
+        ORIGIN_NAMES[HEAD],
         "draft head",
         "words guessed from the model's own state by a small network trained on it",
         "D",
@@ -144,9 +144,9 @@ SOURCES: dict[int, SourceLabel] = {
         "#0b6e70",
     ),
 }
-"""Every source by its bit, in the order in which credit is given."""
+"""Every origin by its bit, in the order in which credit is given."""
 
-MODEL_LABEL = SourceLabel(
+MODEL_LABEL = OriginLabel(
     MODEL,
     "the model itself",
     "words the model wrote without a draft",
@@ -158,4 +158,4 @@ MODEL_LABEL = SourceLabel(
 )
 """The rest: words the model had to write by itself."""
 
-LABELS_BY_NAME: dict[str, SourceLabel] = {source.name: source for source in SOURCES.values()}
+LABELS_BY_NAME: dict[str, OriginLabel] = {origin.name: origin for origin in ORIGINS.values()}

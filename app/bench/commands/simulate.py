@@ -1,4 +1,4 @@
-"""`specchat bench replay`: what drafting would bring a person, from their own chats."""
+"""`specchat bench simulate`: what drafting would bring a person, from their own chats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from app.bench.commands.shared import POSITIVE, json_option, until_interrupted
 from app.bench.decode import WIDTHS
-from app.bench.replay import ALL, MAX_BUDGET, Replay, Replayed, empty_history
+from app.bench.simulation import ALL, MAX_BUDGET, Simulated, Simulation, empty_history
 from app.bench.workloads import PastConversation, from_files, from_history
 from app.cli.stores import open_history
 from app.config import Options, load_config
@@ -36,15 +36,15 @@ ESTIMATED = " (a guess: this model's speed is not measured yet; the first answer
     default=50,
     show_default=True,
     metavar="N",
-    help="Replay the last N chats; those before them are history.",
+    help="Simulate the last N chats; those before them are history.",
 )
 @json_option
 @click.pass_obj
-def replay(options: Options, files: tuple[Path, ...], limit: int, as_json: bool) -> None:
+def simulate(options: Options, files: tuple[Path, ...], limit: int, as_json: bool) -> None:
     """Estimate the speed-up from drafting, from your own chats.
 
-    Replays the chats in specchat's history, or in FILEs exported from specchat, ChatGPT, Claude and
-    others, without running the model and with every drafter that needs only tokens. Each chat is
+    Runs every drafter that needs only tokens along the chats in specchat's history, or in FILEs
+    exported from specchat, ChatGPT, Claude and others, without running the model. Each chat is
     history for the next. Token recycling is underestimated, as the model's scores are not known.
     Ctrl-C prints the results so far.
     """
@@ -53,9 +53,9 @@ def replay(options: Options, files: tuple[Path, ...], limit: int, as_json: bool)
     conversations = _conversations(files, locations)
     model = model_path(options, config, locations)
     costs = costs_of(locations.costs, fingerprint(model))
-    drafters, tokens = _replay(conversations, limit, model, config.context, costs)
+    drafters, tokens = _simulate(conversations, limit, model, config.context, costs)
     if not sum(tokens):
-        raise InputError("no answers to replay")
+        raise InputError("no answers to simulate")
     if as_json:
         click.echo(json.dumps(_report(drafters, tokens, costs, model)))
     else:
@@ -72,37 +72,37 @@ def _conversations(files: Sequence[Path], locations: Locations) -> list[PastConv
     return found
 
 
-def _replay(
+def _simulate(
     conversations: Sequence[PastConversation],
     limit: int,
     model: Path,
     context: int,
     costs: CostModel,
-) -> tuple[dict[str, Replayed], list[int]]:
-    """Replay the last `limit` chats: each drafter's results, and the tokens of each chat."""
+) -> tuple[dict[str, Simulated], list[int]]:
+    """Simulate the last `limit` chats: each drafter's results, and the tokens of each chat."""
     from app.indexing.vocabularies import open_vocabulary
 
     tokens: list[int] = []
-    replayed = conversations[-limit:]
+    simulated = conversations[-limit:]
     with empty_history() as past:
-        run = Replay(open_vocabulary(model), context, past, costs.table(0))
-        with until_interrupted(len(replayed), "chats") as advance:
+        run = Simulation(open_vocabulary(model), context, past, costs.table(0))
+        with until_interrupted(len(simulated), "chats") as advance:
             run.remember(conversations[:-limit])
-            for conversation in replayed:
+            for conversation in simulated:
                 tokens.append(run.run(conversation))
                 advance(len(tokens))
     return run.drafters, tokens
 
 
-def _line(drafters: dict[str, Replayed], costs: CostModel) -> str:
+def _line(drafters: dict[str, Simulated], costs: CostModel) -> str:
     """The summary in one line."""
     table = costs.table(0)
     together = drafters[ALL]
     counts = together.total()[MAX_BUDGET]
     speedup = together.speedup(counts, table)
     alone = ", ".join(
-        f"{name} {replayed.total()[replayed.best(table)].tokens_per_call:.2f}"
-        for name, replayed in drafters.items()
+        f"{name} {simulated.total()[simulated.best(table)].tokens_per_step:.2f}"
+        for name, simulated in drafters.items()
         if name != ALL
     )
     gain = (
@@ -112,7 +112,7 @@ def _line(drafters: dict[str, Replayed], costs: CostModel) -> str:
     )
     return (
         f"{gain} in your last {len(together.chats)} chats:"
-        f" {counts.tokens_per_call:.2f} tokens per step (each alone: {alone})"
+        f" {counts.tokens_per_step:.2f} tokens per step (each alone: {alone})"
         f"{'' if _is_measured(costs) else ESTIMATED}"
     )
 
@@ -122,7 +122,7 @@ def _is_measured(costs: CostModel) -> bool:
 
 
 def _report(
-    drafters: dict[str, Replayed], tokens: Sequence[int], costs: CostModel, model: Path
+    drafters: dict[str, Simulated], tokens: Sequence[int], costs: CostModel, model: Path
 ) -> dict[str, Any]:
     table = costs.table(0)
     return {
@@ -133,31 +133,31 @@ def _report(
         "tokens": sum(tokens),
         "rows": [row for name in drafters for row in _rows(name, drafters[name], table)],
         "chats": [
-            {"tokens": count, "tokens_per_call": _rates(drafters, table, number)}
+            {"tokens": count, "tokens_per_step": _rates(drafters, table, number)}
             for number, count in enumerate(tokens)
         ],
     }
 
 
-def _rows(name: str, replayed: Replayed, table: Sequence[float]) -> list[dict[str, object]]:
-    """One row for each draft length; null means the budget chose it at each call."""
+def _rows(name: str, simulated: Simulated, table: Sequence[float]) -> list[dict[str, object]]:
+    """One row for each draft length; null means the budget chose it at each step."""
     return [
         {
             "drafters": name,
             "budget": None if name == ALL else budget,
-            "tokens_per_call": counts.tokens_per_call,
+            "tokens_per_step": counts.tokens_per_step,
             "mean_acceptance_rate": counts.mean_acceptance_rate,
-            "drafted_per_call": counts.drafted_per_call,
+            "drafted_per_step": counts.drafted_per_step,
             # All together, drafters that do not pay are not consulted.
-            "speedup": max(replayed.speedup(counts, table), 1.0 if name == ALL else 0.0),
+            "speedup": max(simulated.speedup(counts, table), 1.0 if name == ALL else 0.0),
         }
-        for budget, counts in replayed.total().items()
+        for budget, counts in simulated.total().items()
     ]
 
 
-def _rates(drafters: dict[str, Replayed], table: Sequence[float], number: int) -> dict[str, float]:
-    """Tokens per call of one chat, each drafter at the draft length that is best over all chats."""
+def _rates(drafters: dict[str, Simulated], table: Sequence[float], number: int) -> dict[str, float]:
+    """Tokens per step of one chat, each drafter at the draft length that is best over all chats."""
     return {
-        name: replayed.chats[number][replayed.best(table)].tokens_per_call
-        for name, replayed in drafters.items()
+        name: simulated.chats[number][simulated.best(table)].tokens_per_step
+        for name, simulated in drafters.items()
     }

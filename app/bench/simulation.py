@@ -1,14 +1,14 @@
-"""`specchat bench replay`: estimates the speed-up from a person's own chats, without a model.
+"""`specchat bench simulate`: estimates the speed-up from a person's own chats, without a model.
 
 What lossless decoding accepts of drafts that depend on tokens alone is decided by the answer, so
-replaying a chat gives the tokens per call it would have had
-(`engines.drafter_replay`). Chats are replayed in order; each becomes history for those
+simulating a chat gives the tokens per step it would have had
+(`engines.drafter_simulation`). Chats are simulated in order; each becomes history for those
 after it. Each drafter alone is tried at fixed draft lengths, and all of them together as the budget
 would use them on this machine. With the measured costs of a pass, that gives the speed-up.
 
-Two things cannot be known without the model: what the dense index and the student would draft, and
-the scores that token recycling learns from. For those scores, the tokens that followed each token
-in the chat are used instead, so recycling is underestimated rather than overestimated.
+Two things cannot be known without the model: what the dense index and the draft model would draft,
+and the scores that token recycling learns from. For those scores, the tokens that followed each
+token in the chat are used instead, so recycling is underestimated rather than overestimated.
 
 Owns the estimate. Refuses to know where chats come from.
 """
@@ -28,12 +28,12 @@ import numpy as np
 from app.bench.workloads import PastConversation
 from app.indexing.corpus_index import split_text
 from datastores.chats.records import ASSISTANT, StoredMessage
-from datastores.crest.counting import TokenDocument
+from datastores.crest.counting import TokenText
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
 from engines.budget.selection import choose_count, prune
 from engines.draft_tree import CHATS, DraftTree
-from engines.drafter_replay import CombinedDrafter, Recorded, ReplayCounts, replay
+from engines.drafter_simulation import CombinedDrafter, Recorded, SimulationCounts, simulate
 from engines.drafters.crest import CrestDrafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
@@ -46,12 +46,12 @@ BUDGETS = (1, 2, 3, 4, 5, 7, 9, 11, 15, 23, 31)
 MAX_BUDGET = BUDGETS[-1]
 ALL = "all"
 
-Counts = Mapping[int, ReplayCounts]
+Counts = Mapping[int, SimulationCounts]
 """One drafter's results by draft length."""
 
 
 @dataclass(slots=True)
-class Replayed:
+class Simulated:
     """One drafter's results in every chat, and the seconds of each of its proposals."""
 
     chats: list[Counts] = field(default_factory=list)
@@ -62,16 +62,16 @@ class Replayed:
         budgets = self.chats[0] if self.chats else ()
         return {budget: _sum([chat[budget] for chat in self.chats]) for budget in budgets}
 
-    def speedup(self, counts: ReplayCounts, table: Sequence[float]) -> float:
-        """Seconds of plain decoding ÷ seconds with `counts`' calls, the drafter's own included.
+    def speedup(self, counts: SimulationCounts, table: Sequence[float]) -> float:
+        """Seconds of plain decoding ÷ seconds with `counts`' steps, the drafter's own included.
 
         Args:
             table: seconds of a pass by its number of rows, from 1 on.
         """
-        if not counts.calls:
+        if not counts.steps:
             return 1.0
-        rows = np.interp(1.0 + counts.drafted_per_call, range(1, len(table)), table[1:])
-        return counts.tokens_per_call * table[1] / (float(rows) + fmean(self.seconds))
+        rows = np.interp(1.0 + counts.drafted_per_step, range(1, len(table)), table[1:])
+        return counts.tokens_per_step * table[1] / (float(rows) + fmean(self.seconds))
 
     def best(self, table: Sequence[float]) -> int:
         """The draft length with the fastest decoding; the smallest if none pays."""
@@ -148,15 +148,15 @@ def tokens_of(message: StoredMessage, vocabulary: Vocabulary) -> list[int]:
     return ids + sorted(vocabulary.stops)[:1] if message.role == ASSISTANT else ids
 
 
-class Replay:
-    """Replays chats, one after another.
+class Simulation:
+    """Simulates chats, one after another.
 
     Attributes:
         drafters: results by name of the drafter, and of all together under "all".
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, context: int, past: ReplayHistory, table: Sequence[float]
+        self, vocabulary: Vocabulary, context: int, past: SimulationHistory, table: Sequence[float]
     ) -> None:
         """Args:
         context: tokens kept before an answer.
@@ -165,25 +165,26 @@ class Replay:
         """
         self._alone = past.drafters()
         self._together = BudgetedDrafters(past.drafters(), table)
-        self.drafters = {drafter.name: Replayed() for drafter in (*self._alone, self._together)}
+        self.drafters = {drafter.name: Simulated() for drafter in (*self._alone, self._together)}
         self._vocabulary = vocabulary
         self._context = context
         self._past = past
         self._table = table
 
     def remember(self, conversations: Sequence[PastConversation]) -> None:
-        """Add chats to the history without replaying them."""
+        """Add chats to the history without simulating them."""
         for conversation in conversations:
             self._past.add(self._said(conversation).values())
         self._past.rebuild()
 
     def run(self, conversation: PastConversation) -> int:
-        """Replay one chat, then add it to the history; returns how many tokens its answers have."""
+        """Simulate one chat, then add it to the history; returns how many tokens its answers
+        have."""
         said = self._said(conversation)
         answers = recordings(conversation.messages, said, self._context)
         for drafter in self._alone:
-            self._replay(drafter, answers, BUDGETS)
-        self._replay(self._together, answers, (MAX_BUDGET,))
+            self._simulate(drafter, answers, BUDGETS)
+        self._simulate(self._together, answers, (MAX_BUDGET,))
         together = self.drafters[ALL]
         gain = together.speedup(together.total()[MAX_BUDGET], self._table)
         self._together.rate = max(1.0, gain) / self._table[1]
@@ -191,10 +192,10 @@ class Replay:
         self._past.update()
         return sum(len(answer.answer) for answer in answers)
 
-    def _replay(
+    def _simulate(
         self, drafter: Drafter, answers: Sequence[Recorded], budgets: Sequence[int]
     ) -> None:
-        counts, seconds = replay(drafter, answers, budgets)
+        counts, seconds = simulate(drafter, answers, budgets)
         self.drafters[drafter.name].chats.append(counts)
         self.drafters[drafter.name].seconds += seconds
 
@@ -204,9 +205,9 @@ class Replay:
         }
 
 
-def _sum(counts: Sequence[ReplayCounts]) -> ReplayCounts:
-    return ReplayCounts(
-        sum(counts.calls for counts in counts),
+def _sum(counts: Sequence[SimulationCounts]) -> SimulationCounts:
+    return SimulationCounts(
+        sum(counts.steps for counts in counts),
         sum(counts.tokens for counts in counts),
         sum(counts.drafted for counts in counts),
         [rate for counts in counts for rate in counts.rates],
@@ -217,45 +218,45 @@ CREST_BYTES = 256 * 2**20
 """More than years of chats fill."""
 
 
-class ReplayHistory:
-    """Earlier chats in a CREST store of their own, for the drafters that can be replayed."""
+class SimulationHistory:
+    """Earlier chats in a CREST store of their own, for the drafters that can be simulated."""
 
     def __init__(self, store: CrestStore, reader: CrestReader) -> None:
         self._store = store
         self._reader = reader
-        self._documents: list[TokenDocument] = []
-        self._new: list[TokenDocument] = []
+        self._texts: list[TokenText] = []
+        self._new: list[TokenText] = []
 
     def drafters(self) -> list[Drafter]:
-        """Fresh drafters of every kind that can be replayed."""
+        """Fresh drafters of every kind that can be simulated."""
         return [PromptLookup(), TokenRecycling(), CrestDrafter(self._reader)]
 
     def add(self, texts: Iterable[Sequence[int]]) -> None:
         """Queue messages; they are drafted from after `update` or `rebuild`."""
         for text in texts:
             ids = np.array(text, dtype=np.uint32)
-            number = len(self._documents) + len(self._new)
+            number = len(self._texts) + len(self._new)
             identity = hashlib.sha256(number.to_bytes(8, "little")).digest()
-            self._new.append(TokenDocument(identity, ids, CHATS.bit_length() - 1))
+            self._new.append(TokenText(identity, ids, CHATS.bit_length() - 1))
 
     def update(self) -> None:
         """Add the queued messages, which are few."""
         if not self._store.update(self._new):
             self.rebuild()
-        self._documents += self._new
+        self._texts += self._new
         self._new = []
 
     def rebuild(self) -> None:
         """Rebuild the store with the queued messages, however many."""
-        self._documents += self._new
+        self._texts += self._new
         self._new = []
-        self._store.rebuild(self._documents)
+        self._store.rebuild(self._texts)
 
 
 @contextmanager
-def empty_history() -> Iterator[ReplayHistory]:
+def empty_history() -> Iterator[SimulationHistory]:
     """A history without chats, in a temporary folder that is removed at the end of the block."""
     with TemporaryDirectory(prefix="specchat-bench-") as folder:
         path = Path(folder) / "crest.db"
         with closing(CrestStore.open(path, CREST_BYTES)) as store, closing(CrestReader(path)) as it:
-            yield ReplayHistory(store, it)
+            yield SimulationHistory(store, it)

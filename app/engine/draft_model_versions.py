@@ -1,8 +1,8 @@
 """Versions of the draft models and heads that learned on this machine: where they are, what they
 learned, and which must go because something they learned from was deleted.
 
-Owns the folder of each pair of target and student, and of each head, and the bond between versions
-and replay buffer. Refuses to know how versions are trained (`engines.distillation`).
+Owns the folder of each pair of target and draft model, and of each head, and the bond between
+versions and replay buffer. Refuses to know how versions are trained (`engines.distillation`).
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ from engines.distillation.versions import ATTEMPT_FILE, HEAD_FILE, Attempt, Vers
 from engines.fingerprint import fingerprint
 
 HEAD_FOLDER = "head"
-"""Beside the folders of students, which are called by their fingerprints."""
+"""Beside the folders of draft models, which are called by their fingerprints."""
 CHECKPOINTS = ("*.safetensors", "*.new")
 """Half-trained weights, in the folder of versions; the second of a write that was killed."""
 
 
-def versions_of(locations: Locations, target: str, student: Path) -> Versions:
-    """The versions of the original student in the file `student`, for the target of a fingerprint.
+def versions_of(locations: Locations, target: str, draft_model: Path) -> Versions:
+    """The versions of the original draft model in the file `draft_model`, for the target of a
+    fingerprint.
 
     Raises:
         ModelError: the file cannot be read.
     """
-    return Versions(locations.students / target / fingerprint(student))
+    return Versions(locations.draft_models / target / fingerprint(draft_model))
 
 
 def head_versions(locations: Locations, target: str) -> Versions:
     """The versions of the draft head of the target of a fingerprint."""
-    return Versions(locations.students / target / HEAD_FOLDER, HEAD_FILE)
+    return Versions(locations.draft_models / target / HEAD_FOLDER, HEAD_FILE)
 
 
 MIN_NEW_ANSWERS = 25
@@ -82,7 +83,7 @@ class LearningHistory:
 
     Attributes:
         versions: oldest first; their `figures` say what each brought on held-out questions.
-        current: number of the one that drafts; 0 for the original student.
+        current: number of the one that drafts; 0 for the original draft model.
         answers: recorded and kept to learn from; bytes: that they take, with their states.
         attempt: how the last training ended; None before the first.
     """
@@ -95,7 +96,7 @@ class LearningHistory:
 
 
 def learning_history(locations: Locations, target: str, versions: Versions) -> LearningHistory:
-    """What a student or head with `versions` learned for the target of a fingerprint.
+    """What a draft model or head with `versions` learned for the target of a fingerprint.
 
     Raises:
         StoreError: its versions or the answers cannot be read.
@@ -109,17 +110,17 @@ def learning_history(locations: Locations, target: str, versions: Versions) -> L
 
 
 def learning_histories(locations: Locations) -> dict[str, LearningHistory]:
-    """By the target's fingerprint: what a student learned for it, or has answers to learn from.
+    """By the target's fingerprint: what a draft model learned for it, or has answers to learn from.
 
-    If several students learned for one target, the one that learned last.
+    If several draft models learned for one target, the one that learned last.
 
     Raises:
         StoreError: versions or answers cannot be read.
     """
     # A target without versions yet has no such folder.
     recorded = (path.stem for path in sorted(locations.replay.glob("*.db")))
-    folders = {target: locations.students / target for target in recorded}
-    for folder in sorted(locations.students.glob("*/*/"), key=lambda one: one.stat().st_mtime):
+    folders = {target: locations.draft_models / target for target in recorded}
+    for folder in sorted(locations.draft_models.glob("*/*/"), key=lambda one: one.stat().st_mtime):
         if folder.name != HEAD_FOLDER:
             folders[folder.parent.name] = folder
     return {
@@ -155,7 +156,7 @@ def halted_learning(locations: Locations) -> Iterator[tuple[str, str, str]]:
     Raises:
         StoreError: versions or answers cannot be read.
     """
-    for folder in sorted(locations.students.glob("*/*/")):
+    for folder in sorted(locations.draft_models.glob("*/*/")):
         target, is_head = folder.parent.name, folder.name == HEAD_FOLDER
         new = new_answers(locations, target, Versions(folder), with_states=is_head)
         if new.halted and new.missing:
@@ -172,13 +173,13 @@ def drop_tainted(locations: Locations) -> None:
     """Delete every version, and every half-trained one, that may know what was removed since.
 
     One whose description is damaged may know anything that was ever removed. What is left drafts:
-    an earlier version, or the original student. The next training starts from there, on all that
-    is still in the buffer.
+    an earlier version, or the original draft model. The next training starts from there, on all
+    that is still in the buffer.
 
     Raises:
         StoreError: one cannot be deleted; calling this again does.
     """
-    for folder in sorted(locations.students.glob("*/*/")):
+    for folder in sorted(locations.draft_models.glob("*/*/")):
         versions = Versions(folder)
         path = replay_path(locations, folder.parent.name)
         tainted = set(_tainted(versions, path))

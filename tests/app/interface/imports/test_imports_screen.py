@@ -1,4 +1,4 @@
-"""Imported sources are listed, and a deleted source is in no file afterwards."""
+"""Imports are listed, and a deleted import is in no file afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.importing.session import read_imports, record_imports
 from app.indexing.corpus_index import forget_removed_texts, open_index
 from app.interface.dialogs.basic import Confirm
 from app.interface.imports.import_screen import ImportScreen
-from app.interface.imports.sources_screen import AT_ONCE, BUSY, SourcesScreen
+from app.interface.imports.imports_screen import AT_ONCE, BUSY, ImportsScreen
 from datastores.errors import StoreError
 from datastores.library.documents import NOTES, Document, FinishFile, Part, StoreDocument
 from datastores.library.library import Library
@@ -40,18 +40,18 @@ def _import(made: Stage, path: str, *texts: str) -> None:
 
 
 def _lines(made: Stage) -> list[str]:
-    list_sources = made.app.screen.query_one(OptionList)
-    return [str(option.prompt) for option in list_sources.options]
+    list_imports = made.app.screen.query_one(OptionList)
+    return [str(option.prompt) for option in list_imports.options]
 
 
 async def _list(pilot: Pilot[None], made: Stage, count: int) -> None:
     await ready(pilot, made)
     await pilot.press("f9", "f9")
-    await until(pilot, lambda: isinstance(made.app.screen, SourcesScreen))
+    await until(pilot, lambda: isinstance(made.app.screen, ImportsScreen))
     await until(pilot, lambda: made.app.screen.query_one(OptionList).option_count == count)
 
 
-async def test_sources_are_listed_with_what_is_in_them(stage: Make) -> None:
+async def test_imports_are_listed_with_what_is_in_them(stage: Make) -> None:
     made = stage()
     _import(made, "/a", "x" * 400, "y" * 40)
     with open_index(made.locations, Characters(), BUDGET) as projection:
@@ -66,7 +66,7 @@ async def test_sources_are_listed_with_what_is_in_them(stage: Make) -> None:
 
 
 def test_tokens_are_exact_where_the_text_is_tokenized(stage: Make) -> None:
-    from app.importing.session import list_sources
+    from app.importing.session import list_imports
     from app.indexing.corpus_index import token_counts
 
     made = stage()
@@ -75,8 +75,8 @@ def test_tokens_are_exact_where_the_text_is_tokenized(stage: Make) -> None:
         list(projection.run())
     _import(made, "/b", "y" * 40)
     _import(made, "/c", "new")
-    sources = list_sources(made.locations, token_counts(made.locations, "characters"))
-    found = {one.source.path: one for one in sources}
+    imports = list_imports(made.locations, token_counts(made.locations, "characters"))
+    found = {one.stored.path: one for one in imports}
     assert [(one.tokens, one.counted) for one in found.values()] == [
         (440, True),
         (40, True),
@@ -85,7 +85,7 @@ def test_tokens_are_exact_where_the_text_is_tokenized(stage: Make) -> None:
     assert all(one.whole and one.record for one in found.values())
 
 
-async def test_a_source_is_deleted_everywhere_and_the_others_stay(stage: Make) -> None:
+async def test_an_import_is_deleted_everywhere_and_the_others_stay(stage: Make) -> None:
     made = stage()
     _import(made, "/gone/notes", *(f"{SENTENCE} {number}" for number in range(30)))
     _import(made, "/kept", "abc" * 20)
@@ -96,7 +96,7 @@ async def test_a_source_is_deleted_everywhere_and_the_others_stay(stage: Make) -
         await pilot.press("delete")
         await until(pilot, lambda: isinstance(made.app.screen, Confirm))
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(made.app.screen, SourcesScreen))
+        await until(pilot, lambda: isinstance(made.app.screen, ImportsScreen))
         assert not notices(made)
         await pilot.press("delete", "y")
         await until(pilot, lambda: notices(made) == ["Removed /gone/notes"])
@@ -115,7 +115,7 @@ async def test_a_store_error_is_shown_and_the_list_is_refreshed(
     def fail(*_: object) -> None:
         raise StoreError("crest.db: another window is reading it")
 
-    monkeypatch.setattr("app.interface.imports.tasks._delete_source", fail)
+    monkeypatch.setattr("app.interface.imports.tasks._delete_import", fail)
     made = stage()
     _import(made, "/a", "abc")
     async with made.app.run_test(size=(80, 24)) as pilot:
@@ -150,7 +150,7 @@ async def test_enter_puts_the_path_into_the_import_screen(stage: Make) -> None:
         assert made.app.screen.query_one(Input).value == "/some notes"
         await pilot.press("escape")
         await made.app.chat_screen.run_action("command('texts.list')")
-        await until(pilot, lambda: isinstance(made.app.screen, SourcesScreen))
+        await until(pilot, lambda: isinstance(made.app.screen, ImportsScreen))
         await until(pilot, lambda: made.app.screen.query_one(OptionList).option_count == 1)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(made.app.screen, ImportScreen))
@@ -162,7 +162,7 @@ async def test_an_empty_list_leads_to_the_import_screen(stage: Make) -> None:
     async with made.app.run_test(size=(80, 24)) as pilot:
         await ready(pilot, made)
         await made.app.chat_screen.run_action("command('texts.list')")
-        await until(pilot, lambda: isinstance(made.app.screen, SourcesScreen))
+        await until(pilot, lambda: isinstance(made.app.screen, ImportsScreen))
         await pilot.press("f9")
         await until(pilot, lambda: isinstance(made.app.screen, ImportScreen))
 

@@ -1,4 +1,4 @@
-"""A tiny student, a teacher it can learn from, and the teacher's answers in a replay buffer."""
+"""A tiny draft model, a target it can learn from, and the target's answers in a replay buffer."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import torch
 from datastores.replay_buffer.record import ReplayRecord, question_key, top_of
 from datastores.replay_buffer.states import encode
 from datastores.replay_buffer.store import ReplayBuffer
+from engines.distillation.draft_model_trainee import DraftModelTrainee, LoadDraftModel
 from engines.distillation.model import Llama
 from engines.distillation.round import RoundResult, TrainingStep, run_round
-from engines.distillation.student_pupil import LoadStudent, StudentPupil
 from engines.distillation.trainer import TrainingSettings
-from engines.distillation.weights import read_student
-from engines.drafters.student import Student
+from engines.distillation.weights import read_llama_file
+from engines.drafters.draft_model import DraftModel
 from engines.llama.model import load
 from tests.engines.tiny import TinyVocabulary, write_llama
 
@@ -26,29 +26,29 @@ PROMPT, ANSWER, WORDS = 4, 24, 40
 SETTINGS = TrainingSettings(grown=0, rate=3e-3, epochs=3, older=1.0, base=1.0)
 
 
-def load_student(path: Path) -> Student:
+def load_draft_model(path: Path) -> DraftModel:
     """As the product does it, but for the check of the vocabulary."""
     model = load(path, threads=1, gpu_layers=0, context_length=256)
-    return Student(model.target, model.vocabulary.stops)
+    return DraftModel(model.target, model.vocabulary.stops)
 
 
 @dataclass
-class School:
-    """A student's file, a folder for its versions, and a buffer."""
+class Workspace:
+    """A draft model's file, a folder for its versions, and a buffer."""
 
-    student: Path
+    draft_model: Path
     folder: Path
     buffer: ReplayBuffer
 
     def round(
         self,
         settings: TrainingSettings = SETTINGS,
-        load: LoadStudent = load_student,
+        load: LoadDraftModel = load_draft_model,
         base: list[ReplayRecord] | None = None,
     ) -> Generator[TrainingStep | RoundResult]:
         """One round."""
-        pupil = StudentPupil(self.student, load)
-        return run_round(self.buffer, pupil, self.folder, base=base or [], settings=settings)
+        trainee = DraftModelTrainee(self.draft_model, load)
+        return run_round(self.buffer, trainee, self.folder, base=base or [], settings=settings)
 
     def run(
         self, settings: TrainingSettings = SETTINGS, base: list[ReplayRecord] | None = None
@@ -60,25 +60,25 @@ class School:
 
 
 _given: dict[int, list[ReplayRecord]] = {}
-"""The answers of the teacher, by their number: every school has the same ones."""
+"""The answers of the target, by their number: every workspace has the same ones."""
 
 
 @contextmanager
-def open_school(folder: Path, answers: int = 90) -> Iterator[School]:
-    """A school whose buffer holds `answers` answers of one teacher."""
-    student = write_llama(folder / "student.gguf", TinyVocabulary())
-    size = read_student(student).shape.vocabulary
-    with closing(ReplayBuffer.open(folder / "replay.db", "teacher", size)) as buffer:
+def open_workspace(folder: Path, answers: int = 90) -> Iterator[Workspace]:
+    """A workspace whose buffer holds `answers` answers of one target."""
+    draft_model = write_llama(folder / "draft-model.gguf", TinyVocabulary())
+    size = read_llama_file(draft_model).shape.vocabulary
+    with closing(ReplayBuffer.open(folder / "replay.db", "target", size)) as buffer:
         if answers and answers not in _given:
-            _given[answers] = make_records(make_teacher(student, 1), answers, 1)
+            _given[answers] = make_records(make_target(draft_model, 1), answers, 1)
         for record in _given.get(answers, []):
             buffer.add(f"chat:{record.chat}", record)
-        yield School(student, folder / "versions", buffer)
+        yield Workspace(draft_model, folder / "versions", buffer)
 
 
-def make_teacher(student: Path, seed: int) -> Llama:
-    """The student with other output weights: what it does not know yet."""
-    model = read_student(student).model()
+def make_target(draft_model: Path, seed: int) -> Llama:
+    """The draft model with other output weights: what it does not know yet."""
+    model = read_llama_file(draft_model).model()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -89,15 +89,15 @@ def make_teacher(student: Path, seed: int) -> Llama:
 
 
 @torch.no_grad()
-def make_records(teacher: Llama, count: int, seed: int) -> list[ReplayRecord]:
+def make_records(target: Llama, count: int, seed: int) -> list[ReplayRecord]:
     """Greedy answers to different questions: states, and probabilities at every other position."""
     generator = torch.Generator().manual_seed(seed)
     ids = 10 + torch.randint(0, WORDS, (count, PROMPT), generator=generator)
     for _ in range(ANSWER):
-        following = teacher.logits(teacher(ids)[:, -1]).argmax(dim=1, keepdim=True)
+        following = target.logits(target(ids)[:, -1]).argmax(dim=1, keepdim=True)
         ids = torch.cat((ids, following), dim=1)
-    hidden = teacher(ids)
-    logits = teacher.logits(hidden).numpy()
+    hidden = target(ids)
+    logits = target.logits(hidden).numpy()
     positions = np.arange(PROMPT, PROMPT + ANSWER, 2, dtype=np.int32)
     records = []
     for number in range(count):

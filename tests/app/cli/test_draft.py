@@ -1,4 +1,4 @@
-"""`specchat student`: what was learned is listed, stepped back from and deleted."""
+"""`specchat draft`: what was learned is listed, stepped back from and deleted."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import DONE, FAILED, run
-from app.engine.student_versions import versions_of
+from app.engine.draft_model_versions import versions_of
 from app.locations import locate
-from app.models.discovery import embedded, embedded_student
+from app.models.discovery import embedded, embedded_draft_model
 from engines.distillation.versions import Attempt, Versions
 from engines.fingerprint import fingerprint
-from tests.app.engine.test_student_versions import publish
+from tests.app.engine.test_draft_model_versions import publish
 
 AS_IT_CAME = "The draft model built-in, as it came, is in use"
 Specchat = Callable[..., int]
@@ -34,16 +34,16 @@ def specchat(data: Path) -> Specchat:
 
 @pytest.fixture
 def versions(data: Path) -> Versions:
-    return versions_of(locate(data), fingerprint(embedded()), embedded_student())
+    return versions_of(locate(data), fingerprint(embedded()), embedded_draft_model())
 
 
 def test_without_versions_the_original_is_used(specchat: Specchat, capsys: Captured) -> None:
-    assert specchat("student", "list") == DONE
+    assert specchat("draft", "list") == DONE
     lines = capsys.readouterr().out.splitlines()
     assert lines == [AS_IT_CAME, "learns from 25 new answers, 0 so far"]
-    assert specchat("student", "rollback") == FAILED
+    assert specchat("draft", "rollback") == FAILED
     assert "nothing to roll back" in capsys.readouterr().err
-    assert specchat("student", "reset") == DONE
+    assert specchat("draft", "reset") == DONE
 
 
 def test_versions_are_listed_with_what_they_brought(
@@ -52,13 +52,13 @@ def test_versions_are_listed_with_what_they_brought(
     publish(versions)
     publish(versions)
     versions.note(Attempt(3.0, "b", 1, 0, "acceptance fell\x1b[31m\nfrom 0.8"))
-    assert specchat("student", "list") == DONE
+    assert specchat("draft", "list") == DONE
     said = capsys.readouterr().out
     assert said.splitlines()[2].startswith("* 2 ")
     assert "0.50 → 0.75" in said
     assert "\x1b" not in said
     assert said.splitlines()[-1].startswith("last attempt: acceptance fell")
-    assert specchat("student", "list", "--json") == DONE
+    assert specchat("draft", "list", "--json") == DONE
     report = json.loads(capsys.readouterr().out)
     assert (report["current"], len(report["versions"])) == (2, 2)
 
@@ -69,9 +69,9 @@ def test_stepping_back_and_deleting(
     publish(versions)
     publish(versions)
     for expected in ("Switched to version 1", AS_IT_CAME):
-        assert specchat("student", "rollback") == DONE
+        assert specchat("draft", "rollback") == DONE
         assert capsys.readouterr().out.strip() == expected
-    assert specchat("student", "reset") == DONE
+    assert specchat("draft", "reset") == DONE
     assert versions.all() == []
 
 
@@ -79,5 +79,5 @@ def test_a_model_without_a_small_one_is_named(
     specchat: Specchat, tmp_path: Path, capsys: Captured
 ) -> None:
     copy = shutil.copy(embedded(), tmp_path / "copy.gguf")
-    assert specchat("student", "list", "--model", copy) == FAILED
+    assert specchat("draft", "list", "--model", copy) == FAILED
     assert "copy.gguf" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What a round teaches: the protocol of the student and of the draft head.
+"""What a round teaches: the protocol of the draft model and of the draft head.
 
 Owns what a round asks of either, and the answers it gives them. Refuses to know when a round runs,
 and what becomes of a version.
@@ -27,7 +27,7 @@ and .8862 before it, .7484, .8716 and .9241 halfway, .7500, .8718 and .9422 at t
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class TrainingSplit:
     """What a round learns from and is measured by.
 
     Attributes:
@@ -47,7 +47,7 @@ class Lesson:
     last_removal: int
 
 
-class Pupil(Protocol):
+class Trainee(Protocol):
     """A `version` is the file of the one that drafts now; None: none does, or the original."""
 
     @property
@@ -64,7 +64,7 @@ class Pupil(Protocol):
         """The records of `buffer` that it can learn from, oldest first."""
         ...
 
-    def measure(self, version: Path | None, lesson: Lesson) -> Quality:
+    def measure(self, version: Path | None, split: TrainingSplit) -> Quality:
         """Measure a version, loaded as it will draft.
 
         Raises:
@@ -73,12 +73,14 @@ class Pupil(Protocol):
         """
         ...
 
-    def original_base(self, lesson: Lesson) -> Retention | None:
+    def original_base(self, split: TrainingSplit) -> Retention | None:
         """What the original is worth on its own texts: what may be lost is counted from there, or
         every version might lose a little. None if it has none."""
         ...
 
-    def trainer(self, version: Path | None, lesson: Lesson, settings: TrainingSettings) -> Trainer:
+    def trainer(
+        self, version: Path | None, split: TrainingSplit, settings: TrainingSettings
+    ) -> Trainer:
         """Begin to train from `version`."""
         ...
 

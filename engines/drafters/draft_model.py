@@ -1,9 +1,9 @@
 """A draft model: a smaller model with the target's vocabulary (Leviathan et al. 2023).
 
-The student reads the context in a KV cache of its own. How it drafts is in
+The draft model reads the context in a KV cache of its own. How it drafts is in
 `engines.drafters.model_drafter`.
 
-Refuses to know which engine runs the student and how it was trained.
+Refuses to know which engine runs the draft model and how it was trained.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from datastores.errors import InputError
 from datastores.tokens import common_prefix
-from engines.draft_tree import STUDENT, chain
+from engines.draft_tree import DRAFT_MODEL, chain
 from engines.drafters.model_drafter import CHAIN_TOKENS, ModelDrafter
 from engines.target import Floats, Target, Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
-class Student:
+class DraftModel:
     """A loaded draft model.
 
     Attributes:
@@ -30,8 +30,8 @@ class Student:
     stops: frozenset[int]
 
 
-class StudentText:
-    """The text that a student reads. Implements `engines.drafters.model_drafter.DraftModel`."""
+class DraftModelText:
+    """The text that a draft model reads. Implements `model_drafter.DraftingModel`."""
 
     draft_vocabulary = None
 
@@ -41,7 +41,7 @@ class StudentText:
         self.context_length = self.max_depth = model.context_length
 
     def begin(self, tokens: Sequence[int]) -> int:
-        """See `DraftModel.begin`: 0 behind a token that the student does not know."""
+        """See `DraftingModel.begin`: 0 behind a token that the draft model does not know."""
         start = min(common_prefix(self._model.tokens, tokens), len(tokens) - 1)
         if max(tokens[start:]) >= self._model.vocabulary_size:
             return 0
@@ -50,33 +50,33 @@ class StudentText:
         return len(tokens) - len(self._model.tokens)
 
     def read(self, count: int) -> None:
-        """See `DraftModel.read`."""
+        """See `DraftingModel.read`."""
         for _ in self._model.prefill(self._tokens[: len(self._model.tokens) + count]):
             pass
 
     def next_row(self, tokens: Sequence[int]) -> Floats:
-        """See `DraftModel.next_row`."""
+        """See `DraftingModel.next_row`."""
         model = self._model
         rows = min(CHAIN_TOKENS, model.max_rows)
         if (excess := len(tokens) - len(model.tokens) - rows) > 0:
             self.read(excess)
         new = tokens[len(model.tokens) :]
         row: Floats = (
-            model.verify(chain(new[0], list(new[1:]), STUDENT)).logits[len(new) - 1].copy()
+            model.verify(chain(new[0], list(new[1:]), DRAFT_MODEL)).logits[len(new) - 1].copy()
         )
         model.commit(range(len(new)))
         return row
 
 
-class StudentDrafter(ModelDrafter):
-    """Drafts with a student."""
+class DraftModelDrafter(ModelDrafter):
+    """Drafts with a draft model."""
 
-    name = "student"
-    source = STUDENT
+    name = "draft-model"
+    origin = DRAFT_MODEL
     subject = "the draft model"
 
-    def __init__(self, student: Student) -> None:
-        super().__init__(StudentText(student.model), student.stops)
+    def __init__(self, draft_model: DraftModel) -> None:
+        super().__init__(DraftModelText(draft_model.model), draft_model.stops)
 
 
 MAX_EXTRA_TOKENS = 128
@@ -84,15 +84,15 @@ MAX_EXTRA_TOKENS = 128
 padded to different sizes."""
 
 
-def require_same_vocabulary(student: Vocabulary, target: Vocabulary) -> None:
+def require_same_vocabulary(draft_model: Vocabulary, target: Vocabulary) -> None:
     """Check that a draft model's tokens are the target's, one by one.
 
     Raises:
         InputError: they differ; the first token that does is given by its number.
     """
-    common = min(student.size, target.size)
-    different = (token for token in range(common) if student.text(token) != target.text(token))
-    far = abs(student.size - target.size) > MAX_EXTRA_TOKENS
+    common = min(draft_model.size, target.size)
+    different = (token for token in range(common) if draft_model.text(token) != target.text(token))
+    far = abs(draft_model.size - target.size) > MAX_EXTRA_TOKENS
     first = next(different, common if far else None)
     if first is not None:
         raise InputError(f"the two divide text into different tokens (number {first} is the first)")

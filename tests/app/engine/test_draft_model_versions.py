@@ -1,4 +1,4 @@
-"""Versions of the student: the chosen one drafts, and none survives what it learned from."""
+"""Versions of the draft model: the chosen one drafts, and none survives what it learned from."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from pathlib import Path
 import pytest
 
 from app.config import Options
-from app.engine.engine import Engine, load
-from app.engine.student import adopt_versions
-from app.engine.student_versions import (
+from app.engine.draft_model import adopt_versions
+from app.engine.draft_model_versions import (
     drop_tainted,
     learning_histories,
     learning_history,
     replay_path,
     versions_of,
 )
+from app.engine.engine import Engine, load
 from app.locations import Locations
-from app.models.discovery import embedded, embedded_student
+from app.models.discovery import embedded, embedded_draft_model
 from datastores.errors import StoreError
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.distillation.versions import (
-    STUDENT_FILE,
+    DRAFT_MODEL_FILE,
     VERSION_FILE,
     Attempt,
     Version,
@@ -41,7 +41,7 @@ FIGURES = {"acceptance_before": 0.5, "acceptance": 0.75}
 
 @pytest.fixture
 def versions(locations: Locations) -> Versions:
-    return versions_of(locations, TARGET, embedded_student())
+    return versions_of(locations, TARGET, embedded_draft_model())
 
 
 @pytest.fixture
@@ -52,11 +52,11 @@ def buffer(locations: Locations) -> Iterator[ReplayBuffer]:
 
 
 def publish(versions: Versions, buffer: ReplayBuffer | None = None) -> int:
-    """A version that learned from all that is in `buffer`: the embedded student once more."""
+    """A version that learned from all that is in `buffer`: the embedded draft model once more."""
     partial, number = versions.partial(), versions.next_number()
-    shutil.copy(embedded_student(), partial / STUDENT_FILE)
+    shutil.copy(embedded_draft_model(), partial / DRAFT_MODEL_FILE)
     learned = (buffer.identity, buffer.last_id, buffer.last_removal) if buffer else ("", 0, 0)
-    mark = fingerprint(partial / STUDENT_FILE)
+    mark = fingerprint(partial / DRAFT_MODEL_FILE)
     versions.publish(partial, Version(number, 1.0, mark, "", number - 1, *learned, FIGURES))
     versions.note(Attempt(2.0, learned[0], learned[1], number, ""))
     return number
@@ -64,7 +64,7 @@ def publish(versions: Versions, buffer: ReplayBuffer | None = None) -> int:
 
 @pytest.fixture
 def engine(locations: Locations) -> Iterator[Engine]:
-    opened = load(Options(drafters=("prompt", "student")), locations)
+    opened = load(Options(drafters=("prompt", "draft-model")), locations)
     yield opened
     opened.close()
 
@@ -73,9 +73,9 @@ def test_the_current_version_is_opened(locations: Locations, versions: Versions)
     publish(versions)
     publish(versions)
     versions.rollback()
-    with closing(load(Options(drafters=("student",)), locations)) as engine:
-        assert engine.stores.student_version.number == 1
-        assert engine.stores.student is not None
+    with closing(load(Options(drafters=("draft-model",)), locations)) as engine:
+        assert engine.stores.draft_model_version.number == 1
+        assert engine.stores.draft_model is not None
         assert engine.errors == []
 
 
@@ -87,12 +87,12 @@ def test_a_version_is_adopted_between_two_answers(engine: Engine, versions: Vers
     adopt_versions(engine)
     after = engine.drafters[1]
     assert after is not before
-    assert (after.name, engine.stores.student_version.number) == ("student", 1)
+    assert (after.name, engine.stores.draft_model_version.number) == ("draft-model", 1)
     adopt_versions(engine)
     assert engine.drafters[1] is after
     versions.reset()
     adopt_versions(engine)
-    assert engine.stores.student_version.number == 0
+    assert engine.stores.draft_model_version.number == 0
     assert engine.errors == []
 
 
@@ -111,10 +111,10 @@ def test_a_damaged_or_swapped_version_costs_one_line_and_the_original_drafts(
         adopt_versions(engine)
         [error] = engine.errors
         assert "version 1" in str(error)
-        assert "specchat student rollback" in str(error)
+        assert "specchat draft rollback" in str(error)
         assert "\n" not in str(error)
-        assert engine.drafters[1].name == "student"
-    assert engine.stores.student is not None
+        assert engine.drafters[1].name == "draft-model"
+    assert engine.stores.draft_model is not None
 
 
 def test_versions_go_with_what_they_learned_from(
@@ -203,9 +203,11 @@ def test_what_was_learned_is_reported(
     assert learning_histories(locations) == {TARGET: history}
 
 
-def test_a_target_without_versions_reads_no_student(locations: Locations, tmp_path: Path) -> None:
+def test_a_target_without_versions_reads_no_draft_model(
+    locations: Locations, tmp_path: Path
+) -> None:
     drop_tainted(locations)
-    assert not locations.students.exists()
+    assert not locations.draft_models.exists()
 
 
 def test_half_trained_weights_go_without_any_version(
@@ -230,6 +232,6 @@ def test_what_a_killed_process_exported_goes_and_what_is_being_exported_stays(
     exporting = versions.partial()
     killed = exporting.with_name(".partial-999999999")
     killed.mkdir()
-    (killed / "student.gguf").write_bytes(b"trained")
+    (killed / "draft-model.gguf").write_bytes(b"trained")
     drop_tainted(locations)
     assert list(versions.folder.iterdir()) == [exporting]

@@ -1,4 +1,4 @@
-"""Words are coloured by source, in live answers and in stored ones."""
+"""Words are coloured by origin, in live answers and in stored ones."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ async def test_words_are_highlighted_with_letters(stage: Make) -> None:
         assert "ᴾ" not in shown(made)
 
 
-async def test_an_answer_without_known_sources_is_shown_as_markdown(
+async def test_an_answer_without_known_origins_is_shown_as_markdown(
     stage: Make, history: History
 ) -> None:
     chat = history.create_chat("old").id
     asked = history.add_message(chat, None, "user", "why?")
     history.add_message(
-        chat, asked.id, "assistant", "**Because**", statistics={"sources": [[3, "x"]]}
+        chat, asked.id, "assistant", "**Because**", statistics={"origins": [[3, "x"]]}
     )
     made = stage()
     async with made.app.run_test() as pilot:

@@ -1,10 +1,10 @@
-"""Replaying recorded answers through drafters, without a model.
+"""Simulation: drafters run along recorded answers, without the target.
 
 With drafters that see only tokens, the answer alone decides what lossless decoding accepts, so a
 recorded answer gives true figures. Each drafter is consulted once at every position of an answer;
 the first b rows of its tree are its draft at budget b, since drafters put the most probable rows
-first. A walk over the answer for each budget then counts calls, as `decode` would make them: the
-first token comes out of prefill, and every call emits what it accepts and one more token.
+first. A walk over the answer for each budget then counts steps, as `decode` would make them: the
+first token comes out of prefill, and every step emits what it accepts and one more token.
 
 Owns the walk. Knows no stores and no file format of recordings.
 """
@@ -51,28 +51,28 @@ class Recorded:
 
 
 @dataclass(slots=True)
-class ReplayCounts:
+class SimulationCounts:
     """The result of one drafter at one budget.
 
     Attributes:
-        calls: of the target. tokens: emitted by them. drafted: rows verified beside the roots.
+        steps: of the target. tokens: emitted by them. drafted: rows verified beside the roots.
         rates: of each answer, accepted ÷ drafted chain lengths.
     """
 
-    calls: int = 0
+    steps: int = 0
     tokens: int = 0
     drafted: int = 0
     rates: list[float] = field(default_factory=list)
 
     @property
-    def tokens_per_call(self) -> float:
-        """Accepted length: tokens that a call yields; 0 without calls."""
-        return self.tokens / self.calls if self.calls else 0.0
+    def tokens_per_step(self) -> float:
+        """Accepted length: tokens that a step yields; 0 without steps."""
+        return self.tokens / self.steps if self.steps else 0.0
 
     @property
-    def drafted_per_call(self) -> float:
-        """Rows verified by a call, the root not counted; 0 without calls."""
-        return self.drafted / self.calls if self.calls else 0.0
+    def drafted_per_step(self) -> float:
+        """Rows verified by a step, the root not counted; 0 without steps."""
+        return self.drafted / self.steps if self.steps else 0.0
 
     @property
     def mean_acceptance_rate(self) -> float:
@@ -81,18 +81,18 @@ class ReplayCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayedDraft:
+class SimulatedDraft:
     """The draft at one position: the rows that the answer accepts, and the depth of every row."""
 
     accepted: tuple[int, ...]
     depths: tuple[int, ...]
 
 
-def replay(
+def simulate(
     drafter: Drafter, recordings: Sequence[Recorded], budgets: Sequence[int]
-) -> tuple[dict[int, ReplayCounts], list[float]]:
+) -> tuple[dict[int, SimulationCounts], list[float]]:
     """Counts by budget, and the seconds of every proposal."""
-    counts = {budget: ReplayCounts() for budget in budgets}
+    counts = {budget: SimulationCounts() for budget in budgets}
     seconds: list[float] = []
     for recorded in recordings:
         drafts = list(_drafts(drafter, recorded, max(budgets), seconds))
@@ -103,7 +103,7 @@ def replay(
 
 def _drafts(
     drafter: Drafter, recorded: Recorded, limit: int, seconds: list[float]
-) -> Iterator[ReplayedDraft]:
+) -> Iterator[SimulatedDraft]:
     """The drafter's draft before each token of the answer but the first."""
     answer = recorded.answer
     context = Context([*recorded.prompt, *answer[:1]], np.zeros(0, dtype=np.float32), 0.0)
@@ -114,18 +114,18 @@ def _drafts(
         started = perf_counter()
         tree = drafter.propose(context, limit)
         seconds.append(perf_counter() - started)
-        yield ReplayedDraft(_accepted_rows(tree, answer[position:]), tuple(tree.depths()))
+        yield SimulatedDraft(_accepted_rows(tree, answer[position:]), tuple(tree.depths()))
         context.tokens.append(answer[position])
         drafter.observe(_step(context, successors))
 
 
-def replay_calls(drafter: Drafter, recorded: Recorded, budget: int) -> ReplayCounts:
+def simulate_steps(drafter: Drafter, recorded: Recorded, budget: int) -> SimulationCounts:
     """The counts of one answer at one budget.
 
-    As `replay`, but the drafter is consulted only where a call takes place: the way for drafters
+    As `simulate`, but the drafter is consulted only where a step takes place: the way for drafters
     whose proposals are expensive.
     """
-    answer, counts = recorded.answer, ReplayCounts()
+    answer, counts = recorded.answer, SimulationCounts()
     context = Context([*recorded.prompt, *answer[:1]], recorded.state(0), 0.0)
     successors = SuccessorTable(recorded.prompt)
     drafter.begin(context)
@@ -135,7 +135,7 @@ def replay_calls(drafter: Drafter, recorded: Recorded, budget: int) -> ReplayCou
         tree = drafter.propose(context, budget)
         hits = sum(row <= budget for row in _accepted_rows(tree, answer[position:]))
         emitted = answer[position : position + hits + 1]
-        counts.calls += 1
+        counts.steps += 1
         counts.tokens += len(emitted)
         counts.drafted += min(budget, tree.drafted)
         for token in emitted:
@@ -158,14 +158,14 @@ def _accepted_rows(tree: DraftTree, tokens: Sequence[int]) -> tuple[int, ...]:
     return tuple(accepted)
 
 
-def _walk(drafts: Sequence[ReplayedDraft], budget: int, counts: ReplayCounts) -> None:
+def _walk(drafts: Sequence[SimulatedDraft], budget: int, counts: SimulationCounts) -> None:
     position = chain = accepted = 0
     while position < len(drafts):
         draft = drafts[position]
         # Rows come after their parents, so the first that is missing ends the walk.
         hits = sum(row <= budget for row in draft.accepted)
         emitted = min(hits + 1, len(drafts) - position)
-        counts.calls += 1
+        counts.steps += 1
         counts.tokens += emitted
         counts.drafted += min(budget, len(draft.depths) - 1)
         chain += max(draft.depths[: budget + 1])
@@ -204,7 +204,7 @@ def _step(context: Context, successors: SuccessorTable, *, prefill: bool = False
     return Step(
         position=len(context.tokens) - 1,
         tokens=(token,),
-        sources=(0,),
+        origins=(0,),
         tree=root_only(before),
         path=(0,),
         proposals=(),

@@ -1,6 +1,6 @@
 """What readers are given and what they return, with the limits on both.
 
-A `SourceFile` is one file, or one member of an archive, not yet read. A `FormatReader` turns it
+An `ImportFile` is one file, or one member of an archive, not yet read. A `FormatReader` turns it
 into documents, and into `SkippedFile`s where a part of it cannot be used. Owns how large a file may
 be that is read into memory.
 """
@@ -56,11 +56,11 @@ def mebibytes(size: int) -> str:
 
 
 @dataclass(frozen=True)
-class SourceFile:
+class ImportFile:
     """Bytes with a name.
 
     Attributes:
-        name: path within its source, in a form that can be stored; hostile until sanitised.
+        name: path within its import, in a form that can be stored; hostile until sanitised.
         size: in bytes, as the file system or the archive claims.
         open: a fresh binary stream of it. Raises OSError.
     """
@@ -110,7 +110,7 @@ class ReadTracker:
         file: the same file, to be given to readers.
     """
 
-    def __init__(self, file: SourceFile) -> None:
+    def __init__(self, file: ImportFile) -> None:
         self.file = replace(file, open=self._opened)
         self._open = file.open
         self._stream: BinaryIO | None = None
@@ -141,6 +141,6 @@ class FormatReader:
     """
 
     format: str
-    claims: Callable[[SourceFile], bool]
-    read: Callable[[SourceFile], Iterator[Outcome]]
+    claims: Callable[[ImportFile], bool]
+    read: Callable[[ImportFile], Iterator[Outcome]]
     limit: int | None = None

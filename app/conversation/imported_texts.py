@@ -44,7 +44,7 @@ MAX_STRIDE = 4
 """Strides written before they are verified, at most: the text waits on the screen for that long."""
 
 
-class Documents:
+class ImportedTexts:
     """The person's imported texts, open for retrieval.
 
     Methods raise StoreError if a store cannot be read.
@@ -78,7 +78,7 @@ class Documents:
         cls,
         locations: Locations,
         report: Callable[[SpecchatError], object] = lambda error: None,
-    ) -> Documents:
+    ) -> ImportedTexts:
         """The texts as they are indexed now; see `app.indexing.passage_index.update`.
 
         Args:
@@ -106,7 +106,7 @@ class Documents:
             if self.embedding is not None:
                 self.embedding.close()
 
-    def knowledge_base(self, source: str = "") -> KnowledgeBase:
+    def knowledge_base(self, import_path: str = "") -> KnowledgeBase:
         """The passages for iterative retrieval, ranked by meaning if the person has a model that
         all of them are embedded with, else by their words.
 
@@ -114,47 +114,47 @@ class Documents:
         tldr pages, 10 and 17 get the exact command.
 
         Args:
-            source: only passages imported from this path; empty for all.
+            import_path: only passages imported from this path; empty for all.
         """
-        texts = self.texts(source) if source else frozenset()
+        texts = self.texts(import_path) if import_path else frozenset()
         embedding = self.embedding
         if embedding and embedding.path != embedded_embedding_model() and embedding.complete:
-            dense = self._dense(texts if source else None)
+            dense = self._dense(texts if import_path else None)
             if dense is not None:
                 return VectorKnowledgeBase(dense)
         if self._words is None:
             # A connection of its own: a search runs on another thread.
             self._words = WordIndex(PassageStore(self._passages.store.new_connection()))
         self._words.update()
-        if not source:
+        if not import_path:
             return TextKnowledgeBase(self._words)
         return TextKnowledgeBase(self._words.within(texts))
 
-    def stride_scheduler(self, base: KnowledgeBase, source: str = "") -> OptimalStride:
+    def stride_scheduler(self, base: KnowledgeBase, import_path: str = "") -> OptimalStride:
         """How far to write ahead in iterative retrieval, as earlier answers from such a base have
         taught: another one is searched in another time.
 
         Args:
             base: from `knowledge_base`.
-            source: as there.
+            import_path: as there.
         """
-        return self._stride_schedulers[type(base), source]
+        return self._stride_schedulers[type(base), import_path]
 
     def _dense(self, texts: frozenset[bytes] | None = None) -> DenseRetriever | None:
         return self.embedding.retriever(texts) if self.embedding is not None else None
 
-    def texts(self, source: str = "") -> frozenset[bytes]:
-        """The keys of the texts imported from the path `source`; of all if it is empty."""
-        texts = self._library.source_texts()
-        return frozenset(key for path, key in texts if not source or path == source)
+    def texts(self, import_path: str = "") -> frozenset[bytes]:
+        """The keys of the texts imported from the path `import_path`; of all if it is empty."""
+        texts = self._library.import_texts()
+        return frozenset(key for path, key in texts if not import_path or path == import_path)
 
-    def locate(self, passage: Passage, source: str = "") -> FoundPassage | None:
+    def locate(self, passage: Passage, import_path: str = "") -> FoundPassage | None:
         """Where a passage was imported from; None if it was forgotten meanwhile.
 
         Args:
-            source: as for `knowledge_base`.
+            import_path: as for `knowledge_base`.
         """
-        return locate(self._library, ScoredPassage(passage, 0.0), source)
+        return locate(self._library, ScoredPassage(passage, 0.0), import_path)
 
     @property
     def empty(self) -> bool:
@@ -172,7 +172,7 @@ class Documents:
         limit: int,
         vocabulary: Vocabulary,
         context_length: int,
-        source: str = "",
+        import_path: str = "",
         items: int = 0,
     ) -> tuple[FoundPassage, ...]:
         """The best passages that are relevant to `question`, best first.
@@ -180,7 +180,7 @@ class Documents:
         At most `limit`, and after the first no more tokens than `MAX_CONTEXT_SHARE` of the context.
 
         Args:
-            source: only passages imported from this path; empty for all.
+            import_path: only passages imported from this path; empty for all.
             items: list items to keep of them; 0 for all. See `app.indexing.passage_index.find`.
 
         Raises:
@@ -191,7 +191,7 @@ class Documents:
             self._passages,
             question,
             limit,
-            source,
+            import_path,
             relevant_only=True,
             dense=self._dense(),
             model=self._load_question_model(),

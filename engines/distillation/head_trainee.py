@@ -16,11 +16,11 @@ from torch import Tensor
 from datastores.replay_buffer.record import ReplayRecord
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.distillation.gate import (
-    MAX_REPLAYED,
+    MAX_SIMULATED,
     AnswerMean,
     Quality,
-    tokens_per_call,
-    tree_calls,
+    tokens_per_step,
+    tree_steps,
 )
 from engines.distillation.head import (
     SAMPLED_STATES,
@@ -35,8 +35,8 @@ from engines.distillation.head import (
     write_head,
 )
 from engines.distillation.payoff import PassCosts, measure_payoff
-from engines.distillation.pupil import STEPS, Lesson
 from engines.distillation.reader import HeadReader
+from engines.distillation.trainee import STEPS, TrainingSplit
 from engines.distillation.trainer import Trainer, TrainingSettings, plan
 from engines.distillation.versions import HEAD_FILE
 from engines.drafters.head import HeadDrafter, read_head
@@ -48,7 +48,7 @@ BATCH_TOKENS = 512
 """Tokens of a batch, prompts included, which teach nothing: some 250 states."""
 
 
-class HeadPupil:
+class HeadTrainee:
     """The head for the target of an output matrix and a fingerprint."""
 
     weights_file = HEAD_FILE
@@ -73,32 +73,34 @@ class HeadPupil:
     def records(self, buffer: ReplayBuffer) -> Iterator[ReplayRecord]:
         return (record for record in buffer.records(with_states=True) if trainable(record))
 
-    def measure(self, version: Path | None, lesson: Lesson) -> Quality:
-        replayed = lesson.held_out[-MAX_REPLAYED:]
+    def measure(self, version: Path | None, split: TrainingSplit) -> Quality:
+        simulated = split.held_out[-MAX_SIMULATED:]
         if version is None:
-            nothing = AnswerMean(*[(0.0,) * len(lesson.held_out)] * 2)
-            return Quality(nothing, tokens_per_call(tree_calls([], replayed)), None)
+            nothing = AnswerMean(*[(0.0,) * len(split.held_out)] * 2)
+            return Quality(nothing, tokens_per_step(tree_steps([], simulated)), None)
         head = read_head(version, self.origin, self._matrix.width, self._matrix.size)
-        tree = tokens_per_call(tree_calls([HeadDrafter(head, self._stops)], replayed))
+        tree = tokens_per_step(tree_steps([HeadDrafter(head, self._stops)], simulated))
         reader = HeadReader(version, self._matrix)
-        found = [reader.acceptances(record) for record in lesson.held_out]
+        found = [reader.acceptances(record) for record in split.held_out]
         totals = tuple(float(each.sum()) for each in found)
         counts = tuple(float(len(each)) for each in found)
-        payoff = measure_payoff(head, lesson.held_out, self._costs) if self._costs else None
+        payoff = measure_payoff(head, split.held_out, self._costs) if self._costs else None
         return Quality(AnswerMean(totals, counts), tree, None, payoff)
 
-    def original_base(self, lesson: Lesson) -> None:
+    def original_base(self, split: TrainingSplit) -> None:
         return None
 
-    def trainer(self, version: Path | None, lesson: Lesson, settings: TrainingSettings) -> Trainer:
-        tokens = frequent_tokens([*lesson.new, *lesson.older], self._matrix.size)
+    def trainer(
+        self, version: Path | None, split: TrainingSplit, settings: TrainingSettings
+    ) -> Trainer:
+        tokens = frequent_tokens([*split.new, *split.older], self._matrix.size)
         vocabulary = self._vocabulary = self._matrix.vocabulary(tokens)
         torch.manual_seed(settings.seed)
         model = HeadModel(self._matrix.width)
         if version is not None:
             model.load_state_dict(read_weights(version)[0])
         else:
-            states = torch.from_numpy(_first_states(lesson.new))
+            states = torch.from_numpy(_first_states(split.new))
             model.fit_output(states * vocabulary.spread)
 
         def backward(records: Sequence[ReplayRecord]) -> float:
@@ -106,7 +108,7 @@ class HeadPupil:
             loss.backward()  # type: ignore[no-untyped-call]
             return loss.item()
 
-        batches = plan(lesson.new, lesson.older, (), settings, BATCH_TOKENS)
+        batches = plan(split.new, split.older, (), settings, BATCH_TOKENS)
         return Trainer(model, backward, batches, settings)
 
     def candidates(

@@ -14,13 +14,13 @@ from textual.widgets import OptionList, Static
 from app.conversation.citations import NO_PASSAGE, PASSAGE_TOO_LONG, citation
 from app.indexing.passage_index import FoundPassage, find, open_passages, update
 from app.interface.chat import chat_list, event_stream
-from app.interface.chat.document_actions import NO_SOURCES, OFF, ON, WORDED
+from app.interface.chat.retrieval_actions import NO_CITATIONS, OFF, ON, WORDED
 from app.interface.dialogs import cited_passages
 from app.interface.dialogs.cited_passages import CHANGED, GONE, CitedPassages
 from app.interface.transcript.answer import NOT_ENCODED, Answer
 from app.interface.transcript.answer import WORDED as WORDED_LINE
 from app.locations import Locations
-from app.runtime.deletion import forget_source
+from app.runtime.deletion import forget_import
 from datastores.chats.history import History
 from datastores.errors import InputError
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
@@ -89,7 +89,7 @@ async def opened(pilot: Pilot[None], made: Stage) -> CitedPassages:
     return screen
 
 
-async def test_an_answer_names_its_sources_and_a_reopened_chat_does_too(stage: Make) -> None:
+async def test_an_answer_names_its_citations_and_a_reopened_chat_does_too(stage: Make) -> None:
     made = cited(stage)
     async with made.app.run_test(size=(80, 30)) as pilot:
         await ready(pilot, made)
@@ -118,7 +118,7 @@ async def test_an_answer_in_the_words_of_imports_says_so_when_reopened_too(stage
         await until(pilot, lambda: WORDED_LINE in shown(made) and NOT_ENCODED in shown(made))
 
 
-async def test_the_sources_are_read_below_their_list(stage: Make) -> None:
+async def test_the_citations_are_read_below_their_list(stage: Make) -> None:
     made = cited(stage)
     async with made.app.run_test(size=(100, 30)) as pilot:
         await ready(pilot, made)
@@ -154,7 +154,7 @@ async def test_what_was_changed_or_forgotten_since_is_said(stage: Make, history:
         assert "sold" in passage_text(made)
         await pilot.press("escape")
         with closing(Library.open(made.locations.library)) as library:
-            forget_source(library, history, made.locations, "/notes")
+            forget_import(library, history, made.locations, "/notes")
         await opened(pilot, made)
         assert passage_text(made).strip() == GONE
 
@@ -180,7 +180,7 @@ async def test_enter_opens_the_file_in_the_editor(
         assert notices(made) == ["No editor is set"]
 
 
-async def test_without_sources_the_key_says_why(stage: Make) -> None:
+async def test_without_citations_the_key_says_why(stage: Make) -> None:
     nothing = Script(passes_of("No.", [0], 1), passages=())
     made = stage(Script(passes_of("Yes.", [0], 1)), nothing)
     async with made.app.run_test(size=(80, 24)) as pilot:
@@ -190,7 +190,7 @@ async def test_without_sources_the_key_says_why(stage: Make) -> None:
         await ask(pilot, made, "second")
         assert NO_PASSAGE in shown(made)
         await pilot.press("alt+s")
-        assert notices(made) == [NO_SOURCES]
+        assert notices(made) == [NO_CITATIONS]
 
 
 @pytest.mark.parametrize("width", [80, 40])
@@ -220,12 +220,12 @@ async def test_a_chat_is_switched_before_and_after_it_is_stored(
         made.app.chat_screen.action_command("docs")
         await until(pilot, lambda: history.chats()[0].docs == "once")
         assert notices(made) == [OFF, ON]
-        made.app.chat_screen.document_actions.choose("Off")
+        made.app.chat_screen.retrieval_actions.choose("Off")
         await until(pilot, lambda: history.chats()[0].docs == "off")
-        made.app.chat_screen.document_actions.choose("later")
+        made.app.chat_screen.retrieval_actions.choose("later")
         refusal = "Docs must be once, iterative, knn or off, not 'later'"
         await until(pilot, lambda: refusal in notices(made))
-        made.app.chat_screen.document_actions.choose("knn")
+        made.app.chat_screen.retrieval_actions.choose("knn")
         await until(pilot, lambda: history.chats()[0].docs == "knn")
         assert notices(made)[-1] == WORDED
 
@@ -237,7 +237,7 @@ def test_citations_wait_for_the_end_of_the_answer() -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
-@pytest.mark.parametrize("keys", [[], ["alt+s"]], ids=["cited", "sources"])
+@pytest.mark.parametrize("keys", [[], ["alt+s"]], ids=["cited", "citations"])
 def test_pictures(
     stage: Make, snap_compare: Compare, size: tuple[int, int], keys: list[str]
 ) -> None:

@@ -1,7 +1,7 @@
 """What can be done with imported texts in a chat: search them or not, and read what was cited.
 
-Owns the switch of a chat and which answer's sources are shown. How texts are searched is
-`app.conversation.documents`' business.
+Owns the switch of a chat and which answer's citations are shown. How texts are searched is
+`app.conversation.imported_texts`' business.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ ON = "This chat searches your imports for each question."
 REPEATED = "This chat searches your imports repeatedly while it answers."
 WORDED = "This chat answers in the words of your imports."
 OFF = "This chat no longer uses your imports."
-NO_SOURCES = "The last answer uses no passage of your imports."
+NO_CITATIONS = "The last answer uses no passage of your imports."
 
 
-class DocumentActions:
+class RetrievalActions:
     """Acts on the open chat."""
 
     def __init__(self, conversation: Conversation, history: History, locations: Locations) -> None:
@@ -61,14 +61,14 @@ class DocumentActions:
         notice = {DOCS_OFF: OFF, DOCS_KNN: WORDED, DOCS_ITERATIVE: REPEATED}.get(docs, ON)
         self._conversation.notify(notice, markup=False, timeout=4)
 
-    def show_last_sources(self) -> None:
+    def show_last_citations(self) -> None:
         """Show the passages used for the last answer."""
         citations = self._conversation.transcript.last_citations
         if citations:
-            self.show_sources(citations)
+            self.show_citations(citations)
         else:
-            self._conversation.notify(NO_SOURCES, markup=False, timeout=4)
+            self._conversation.notify(NO_CITATIONS, markup=False, timeout=4)
 
-    def show_sources(self, citations: Sequence[Citation], index: int = 0) -> None:
+    def show_citations(self, citations: Sequence[Citation], index: int = 0) -> None:
         """Show cited passages, the one at `index` first."""
         self._conversation.app.push_screen(CitedPassages(self._locations, citations, index))

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.config import load_config, write_setting
+from app.engine.draft_model_versions import versions_of
 from app.engine.drafters import make_drafters
 from app.engine.stores import Stores
-from app.engine.student_versions import versions_of
 from app.locations import Locations
 from app.models.discovery import (
     BUILT_IN,
     embedded,
-    embedded_student,
+    embedded_draft_model,
     is_built_in,
     model_name,
     resolve_model,
@@ -27,7 +27,7 @@ from app.models.gguf_files import model_parts
 from app.models.memory import require_memory
 from datastores.errors import InputError, ModelError
 from engines.distillation.versions import ORIGINAL, VersionIdentity, Versions
-from engines.drafters.student import Student, StudentDrafter, require_same_vocabulary
+from engines.drafters.draft_model import DraftModel, DraftModelDrafter, require_same_vocabulary
 from engines.fingerprint import fingerprint
 from engines.target import Vocabulary
 
@@ -45,38 +45,38 @@ MAX_LIGHT_BYTES = 64 * 2**20
 saves."""
 
 
-def student_file(setting: str, model: Path, locations: Locations) -> Path | None:
+def draft_model_file(setting: str, model: Path, locations: Locations) -> Path | None:
     """The draft model's file for `model`; None for none.
 
     Args:
-        setting: a name or a file; `built-in` is the embedded model's own student, for models made
-            from that one, and `new` the one that `make_student` makes.
+        setting: a name or a file; `built-in` is the embedded model's own draft model, for models
+            made from that one, and `new` the one that `make_draft_model` makes.
 
     Raises:
         ModelError: there is no model of that name, none was made, or `model` cannot be read.
     """
     if model == embedded() or is_built_in(setting):
-        return embedded_student()
+        return embedded_draft_model()
     if setting == UNTRAINED:
         path = _untrained_file(model, locations)
         if not path.exists():
             raise ModelError(
                 f"no draft model has been made for {model.name} yet:"
-                " `specchat models use --student new` makes one"
+                " `specchat models use --draft-model new` makes one"
             )
         return path
     return resolve_model(setting, locations) if setting else None
 
 
-def student_name(path: Path, locations: Locations) -> str:
+def draft_model_name(path: Path, locations: Locations) -> str:
     """What people call the draft model in the file `path`."""
-    if path == embedded_student():
+    if path == embedded_draft_model():
         return BUILT_IN
     return "made here" if path.name == UNTRAINED_FILE else model_name(path, locations)
 
 
 @dataclass(frozen=True, slots=True)
-class StudentSource:
+class VersionedDraftModel:
     """Where the draft model of a loaded target comes from.
 
     Attributes:
@@ -107,24 +107,24 @@ class StudentSource:
     @property
     def drafter(self) -> str:
         """Name of its drafter."""
-        return StudentDrafter.name
+        return DraftModelDrafter.name
 
     def opened(self, stores: Stores) -> VersionIdentity:
         """`Versions.current_identity` when `open` opened it last."""
-        return stores.student_version
+        return stores.draft_model_version
 
     def open(self, stores: Stores) -> None:
         """Open the version that drafts; where it is damaged, the original, and keep the error."""
-        path, stores.student_version = self.original, ORIGINAL
+        path, stores.draft_model_version = self.original, ORIGINAL
         with stores.collecting_errors():
-            if (self.locations.students / self.target).exists():  # else nothing need be read
-                stores.student_version = self.versions.current_identity
+            if (self.locations.draft_models / self.target).exists():  # else nothing need be read
+                stores.draft_model_version = self.versions.current_identity
                 version = self.versions.current_version()
                 path = self.versions.file(version.number) if version else path
         with stores.collecting_errors():
             # A version was loaded before it was published.
-            trusted = path != self.original or path == embedded_student()
-            stores.student = open_student(
+            trusted = path != self.original or path == embedded_draft_model()
+            stores.draft_model = open_draft_model(
                 path,
                 self.vocabulary,
                 self.context_length,
@@ -138,23 +138,23 @@ def adopt_versions(engine: Engine) -> None:
     """Let the versions draft that were published or chosen since; between two answers only.
 
     Raises:
-        ModelError: the original student cannot be read.
+        ModelError: the original draft model cannot be read.
         StoreError: its versions cannot be read.
     """
     stores = engine.stores
-    for source in (engine.student_source, engine.head_source):
+    for versioned in (engine.versioned_draft_model, engine.versioned_head):
         # Without any versions nothing need be read.
-        if source is None or not (source.locations.students / source.target).exists():
+        if versioned is None or not (versioned.locations.draft_models / versioned.target).exists():
             continue
-        if source.versions.current_identity == source.opened(stores):
+        if versioned.versions.current_identity == versioned.opened(stores):
             continue
         with engine.busy:
-            source.open(stores)
-            others = [drafter for drafter in engine.drafters if drafter.name != source.drafter]
-            engine.drafters[:] = [*others, *make_drafters([source.drafter], stores)]
+            versioned.open(stores)
+            others = [drafter for drafter in engine.drafters if drafter.name != versioned.drafter]
+            engine.drafters[:] = [*others, *make_drafters([versioned.drafter], stores)]
 
 
-def open_student(
+def open_draft_model(
     path: Path,
     vocabulary: Vocabulary,
     context_length: int,
@@ -162,7 +162,7 @@ def open_student(
     gpu_layers: int | None = None,
     threads: int = 0,
     probe_cache: Path | None = None,
-) -> Student:
+) -> DraftModel:
     """Load the draft model at `path` for a target with `vocabulary`.
 
     Raises:
@@ -182,15 +182,15 @@ def open_student(
     if model.target.chains_only or model.target.max_rows == 1:
         raise ModelError(f"{path} cannot draft: its cache cannot be rewound")
     require_drafts_for(path, model.vocabulary, vocabulary)
-    return Student(model.target, vocabulary.stops)
+    return DraftModel(model.target, vocabulary.stops)
 
 
-def make_student(model: Path, locations: Locations) -> Path:
+def make_draft_model(model: Path, locations: Locations) -> Path:
     """The draft model of setting `new` for `model`, made if there is none yet.
 
     Raises:
-        InputError: the embedded model has a student of its own, or none of a useful size would cost
-            little beside `model`.
+        InputError: the embedded model has a draft model of its own, or none of a useful size would
+            cost little beside `model`.
         ModelError: `model` cannot be read.
         StoreError: the file cannot be written.
     """
@@ -205,23 +205,23 @@ def make_student(model: Path, locations: Locations) -> Path:
 
 
 def _untrained_file(model: Path, locations: Locations) -> Path:
-    return locations.students / fingerprint(model) / UNTRAINED_FILE
+    return locations.draft_models / fingerprint(model) / UNTRAINED_FILE
 
 
-def training_settings(student: Path) -> TrainingSettings:
-    """How the draft model in the file `student` learns; one made here has more to learn.
+def training_settings(draft_model: Path) -> TrainingSettings:
+    """How the draft model in the file `draft_model` learns; one made here has more to learn.
 
     Raises:
         ModelError: it was made here, and cannot be read.
     """
     from engines.distillation import trainer, untrained
 
-    if student.name == UNTRAINED_FILE:
-        return untrained.training_settings(student)
+    if draft_model.name == UNTRAINED_FILE:
+        return untrained.training_settings(draft_model)
     return trainer.TrainingSettings()
 
 
-def choose_student(choice: str, locations: Locations) -> None:
+def choose_draft_model(choice: str, locations: Locations) -> None:
     """Make a model, by name or file, the one that drafts for the chosen one; empty for none.
 
     `new` makes one, which learns all it knows from the chosen model's answers.
@@ -230,35 +230,35 @@ def choose_student(choice: str, locations: Locations) -> None:
         ModelError: there is no such model, or it or the chosen one cannot be read.
         InputError: its vocabulary is not the chosen model's, that one has its own, none of a useful
             size would cost little beside it, or the settings file is invalid.
-        StoreError: the settings file, or a new student, cannot be written.
+        StoreError: the settings file, or a new draft model, cannot be written.
     """
     from app.indexing.vocabularies import open_vocabulary
 
     model = resolve_model(load_config(locations.settings).model, locations)
     if choice == UNTRAINED:
-        path: Path | None = make_student(model, locations)
+        path: Path | None = make_draft_model(model, locations)
     else:
-        path = student_file(choice, Path(), locations)
+        path = draft_model_file(choice, Path(), locations)
     if path is not None:
         require_drafts_for(path, open_vocabulary(path), open_vocabulary(model))
     if is_built_in(choice):
         choice = BUILT_IN
     elif path is not None and choice != UNTRAINED:
         choice = model_name(path, locations)
-    write_setting(locations, "student", choice)
+    write_setting(locations, "draft_model", choice)
 
 
-def require_drafts_for(path: Path, student: Vocabulary, target: Vocabulary) -> None:
-    """Check that the model at `path`, of vocabulary `student`, can draft for a target's.
+def require_drafts_for(path: Path, draft_model: Vocabulary, target: Vocabulary) -> None:
+    """Check that the model at `path`, of vocabulary `draft_model`, can draft for a target's.
 
     Raises:
         InputError: the vocabularies differ.
     """
     try:
-        require_same_vocabulary(student, target)
+        require_same_vocabulary(draft_model, target)
     except InputError as error:
         raise InputError(
             f"{path.name} cannot draft for this model: {error}. A draft model is a smaller one of"
-            " the same family: choose one with `specchat models use --student NAME`, have one made"
-            " with `--student new`, or choose none with an empty NAME"
+            " the same family: choose one with `specchat models use --draft-model NAME`, have"
+            " one made with `--draft-model new`, or choose none with an empty NAME"
         ) from error

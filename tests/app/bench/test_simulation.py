@@ -1,4 +1,4 @@
-"""Replaying chats: true figures for what is known, and an estimate that follows from them."""
+"""Simulating chats: true figures for what is known, and an estimate that follows from them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from app.bench.replay import (
+from app.bench.simulation import (
     ALL,
     BUDGETS,
     MAX_BUDGET,
-    Replay,
-    Replayed,
+    Simulated,
+    Simulation,
     empty_history,
     recordings,
     tokens_of,
@@ -30,7 +30,7 @@ from datastores.errors import InputError
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
 from engines.budget.loss_limit import DrafterBackoffs
-from engines.drafter_replay import ReplayCounts
+from engines.drafter_simulation import SimulationCounts
 from engines.fingerprint import fingerprint
 from tests.app.characters import Characters
 
@@ -95,13 +95,13 @@ def test_stored_tokens_count_where_this_tokenizer_made_them() -> None:
 
 def _run(
     chats: list[PastConversation], table: list[float], remembered: int = 0
-) -> dict[str, Replayed]:
+) -> dict[str, Simulated]:
     with empty_history() as past:
-        replay = Replay(VOCABULARY, 8192, past, table)
-        replay.remember(chats[:remembered])
+        simulate = Simulation(VOCABULARY, 8192, past, table)
+        simulate.remember(chats[:remembered])
         for chat in chats[remembered:]:
-            assert replay.run(chat) == sum(len(said.content) for said in chat.messages[1::2])
-    return replay.drafters
+            assert simulate.run(chat) == sum(len(said.content) for said in chat.messages[1::2])
+    return simulate.drafters
 
 
 @pytest.mark.parametrize("remembered", [0, 3])
@@ -109,10 +109,10 @@ def test_a_chat_is_drafted_from_those_before_it(remembered: int) -> None:
     chats = [_chat(f"{number}?", ANSWER) for number in range(4)]
     drafters = _run(chats, FLAT, remembered)
     assert set(drafters) == {"prompt", "recycle", "crest", ALL}
-    rates = [chat[15].tokens_per_call for chat in drafters["crest"].chats]
+    rates = [chat[15].tokens_per_step for chat in drafters["crest"].chats]
     assert len(rates) == 4 - remembered
     assert rates[-1] > 8
-    assert drafters["prompt"].chats[-1][15].tokens_per_call < 2
+    assert drafters["prompt"].chats[-1][15].tokens_per_step < 2
     if not remembered:
         assert rates[0] < 2, "nothing was said yet"
 
@@ -122,19 +122,21 @@ def test_together_they_draft_what_pays_here_and_no_more() -> None:
     cheap, dear = (_run(chats, table)[ALL] for table in (FLAT, STEEP))
     assert set(cheap.total()) == {MAX_BUDGET}
     assert cheap.total()[MAX_BUDGET].drafted > dear.total()[MAX_BUDGET].drafted
-    assert cheap.total()[MAX_BUDGET].tokens_per_call > dear.total()[MAX_BUDGET].tokens_per_call
-    best = max(chat.tokens_per_call for chat in _run(chats, FLAT)["crest"].total().values())
-    assert cheap.total()[MAX_BUDGET].tokens_per_call > 0.8 * best
+    assert cheap.total()[MAX_BUDGET].tokens_per_step > dear.total()[MAX_BUDGET].tokens_per_step
+    best = max(chat.tokens_per_step for chat in _run(chats, FLAT)["crest"].total().values())
+    assert cheap.total()[MAX_BUDGET].tokens_per_step > 0.8 * best
 
 
 def test_the_speedup_is_that_of_whole_cycles() -> None:
-    replayed = Replayed([{1: ReplayCounts(10, 15, 10), 3: ReplayCounts(5, 15, 15)}], [0.001, 0.003])
+    simulated = Simulated(
+        [{1: SimulationCounts(10, 15, 10), 3: SimulationCounts(5, 15, 15)}], [0.001, 0.003]
+    )
     table = [0.0, 0.01, 0.014, 0.016, 0.018]
-    total = replayed.total()
-    assert replayed.speedup(total[1], table) == pytest.approx(1.5 * 0.010 / (0.014 + 0.002))
-    assert replayed.speedup(total[3], table) == pytest.approx(3.0 * 0.010 / (0.018 + 0.002))
-    assert replayed.best(table) == 3
-    assert replayed.speedup(ReplayCounts(), table) == 1.0
+    total = simulated.total()
+    assert simulated.speedup(total[1], table) == pytest.approx(1.5 * 0.010 / (0.014 + 0.002))
+    assert simulated.speedup(total[3], table) == pytest.approx(3.0 * 0.010 / (0.018 + 0.002))
+    assert simulated.best(table) == 3
+    assert simulated.speedup(SimulationCounts(), table) == 1.0
 
 
 def _tell(history: History, texts: list[tuple[str, str]], *, private: bool = False) -> None:
@@ -144,7 +146,7 @@ def _tell(history: History, texts: list[tuple[str, str]], *, private: bool = Fal
         history.add_message(chat, asked.id, ASSISTANT, answer, tokens=(1, 2), tokenizer="x")
 
 
-def test_private_chats_are_not_replayed(history: History, tmp_path: Path) -> None:
+def test_private_chats_are_not_simulated(history: History, tmp_path: Path) -> None:
     _tell(history, [("a?", "so"), ("b?", "yes")])
     _tell(history, [("c?", "psst")], private=True)
     export = tmp_path / "export.json"
@@ -156,7 +158,7 @@ def test_private_chats_are_not_replayed(history: History, tmp_path: Path) -> Non
         assert messages[0][1].tokens == (1, 2), "an export of ours keeps token ids"
 
 
-def test_exports_of_other_programs_are_replayed(tmp_path: Path) -> None:
+def test_exports_of_other_programs_are_simulated(tmp_path: Path) -> None:
     lines = tmp_path / "chats.jsonl"
     chat = {"messages": [{"role": "user", "content": "a?"}, {"role": "assistant", "content": "b"}]}
     lines.write_text(f"{json.dumps(chat)}\n" * 2)
@@ -179,7 +181,7 @@ def told(tmp_path: Path) -> list[str]:
     places.create()
     with closing(History.open(places.history)) as history:
         _tell(history, [(f"{number}?", ANSWER) for number in range(4)])
-    return ["--data-dir", str(tmp_path / "data"), "bench", "replay"]
+    return ["--data-dir", str(tmp_path / "data"), "bench", "simulate"]
 
 
 def test_a_person_reads_one_line(told: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -215,28 +217,28 @@ def test_a_script_reads_one_object(
     assert len(report["chats"]) == 3
     assert report["tokens"] == sum(chat["tokens"] for chat in report["chats"])
     for chat in report["chats"]:
-        assert chat["tokens_per_call"]["crest"] > chat["tokens_per_call"]["prompt"]
+        assert chat["tokens_per_step"]["crest"] > chat["tokens_per_step"]["prompt"]
 
 
 def test_what_is_done_is_printed_after_an_interrupt(
     told: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    once = Replay.run
+    once = Simulation.run
     seen: list[PastConversation] = []
 
-    def interrupted(self: Replay, conversation: PastConversation) -> int:
+    def interrupted(self: Simulation, conversation: PastConversation) -> int:
         seen.append(conversation)
         if len(seen) == 3:
             raise KeyboardInterrupt
         return once(self, conversation)
 
-    monkeypatch.setattr(Replay, "run", interrupted)
+    monkeypatch.setattr(Simulation, "run", interrupted)
     assert run(told) == 0
     assert "in your last 2 chats" in capsys.readouterr().out
 
 
-def test_without_chats_there_is_nothing_to_replay(
+def test_without_chats_there_is_nothing_to_simulate(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["--data-dir", str(tmp_path / "new"), "bench", "replay"]) == 1
+    assert run(["--data-dir", str(tmp_path / "new"), "bench", "simulate"]) == 1
     assert "no chats yet" in capsys.readouterr().err

@@ -1,6 +1,6 @@
-"""`specchat student list`, `rollback` and `reset`: what the draft model learned on this machine.
+"""`specchat draft list`, `rollback` and `reset`: what the draft model learned on this machine.
 
-Owns what is printed; `app.engine.student_versions` knows the versions.
+Owns what is printed; `app.engine.draft_model_versions` knows the versions.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import click
 from app.cli.main import LazyGroup
 from app.cli.output import MAX_LINE_CHARACTERS, amount, table
 from app.config import Options, load_config
-from app.engine.student import student_file, student_name
-from app.engine.student_versions import (
+from app.engine.draft_model import draft_model_file, draft_model_name
+from app.engine.draft_model_versions import (
     LearningHistory,
     NewAnswers,
     head_versions,
@@ -44,12 +44,12 @@ head_option = click.option(
 @click.group(
     cls=LazyGroup,
     commands_at={
-        "list": "app.cli.student:list_",
-        "reset": "app.cli.student:reset",
-        "rollback": "app.cli.student:rollback",
+        "list": "app.cli.draft:list_",
+        "reset": "app.cli.draft:reset",
+        "rollback": "app.cli.draft:rollback",
     },
 )
-def student() -> None:
+def draft() -> None:
     """Show or undo what the draft model learned.
 
     The draft model guesses words for the current model and learns from its answers while this
@@ -113,12 +113,13 @@ def _learned(options: Options, locations: Locations, head: bool) -> tuple[str, V
     target = fingerprint(model)
     if head:
         return target, head_versions(locations, target), NO_HEAD
-    path = student_file(config.student, model, locations)
+    path = draft_model_file(config.draft_model, model, locations)
     if path is None:
         raise InputError(
-            f"{model.name} has no draft model: choose one with `specchat models use --student NAME`"
+            f"{model.name} has no draft model: choose one with"
+            " `specchat models use --draft-model NAME`"
         )
-    original = f"the draft model {one_line(student_name(path, locations))}, as it came,"
+    original = f"the draft model {one_line(draft_model_name(path, locations))}, as it came,"
     return target, versions_of(locations, target, path), original
 
 
@@ -143,7 +144,7 @@ def _row(version: Version, in_use: bool) -> dict[str, object]:
         "learned": strftime("%d %b %Y", localtime(version.created)),
         "answers": f"{figures.get('new', 0):,.0f}",
         "right": _change(version, "acceptance"),
-        "tokens per step": _change(version, "tokens_per_call"),
+        "tokens per step": _change(version, "tokens_per_step"),
     }
 
 

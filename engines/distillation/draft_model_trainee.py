@@ -1,8 +1,8 @@
-"""The student as a round teaches it: a copy of its GGUF file with other weights.
+"""The draft model as a round teaches it: a copy of its GGUF file with other weights.
 
-Against forgetting, texts that the original student knows are learned beside the new answers; from
-them it learns its own probabilities, not the target's. With the target's, it memorised these texts
-and did worse on all others that it had known, the more so the more of them there were
+Against forgetting, texts that the original draft model knows are learned beside the new answers;
+from them it learns its own probabilities, not the target's. With the target's, it memorised these
+texts and did worse on all others that it had known, the more so the more of them there were
 (`TrainingSettings` has the figures).
 """
 
@@ -19,39 +19,39 @@ from torch import Tensor
 
 from datastores.replay_buffer.record import ReplayRecord, top_of
 from datastores.replay_buffer.store import ReplayBuffer
-from engines.distillation.gate import Quality, Retention, measure_retention, measure_student
+from engines.distillation.gate import Quality, Retention, measure_draft_model, measure_retention
 from engines.distillation.losses import LOSSES
-from engines.distillation.pupil import STEPS, Lesson
-from engines.distillation.reader import StudentReader
+from engines.distillation.reader import DraftModelReader
+from engines.distillation.trainee import STEPS, TrainingSplit
 from engines.distillation.trainer import (
     Trainer,
     TrainingSettings,
+    draft_model_backward,
     freeze,
     plan,
-    student_backward,
 )
-from engines.distillation.versions import STUDENT_FILE
-from engines.distillation.weights import read_student, write_student
-from engines.drafters.student import Student
+from engines.distillation.versions import DRAFT_MODEL_FILE
+from engines.distillation.weights import read_llama_file, write_llama_file
+from engines.drafters.draft_model import DraftModel
 from engines.fingerprint import fingerprint
 
 SHARES = (0.85, 0.7)
 """How far from the original weights, tried after `STEPS`. On this line, what was learned grows
 faster than what is forgotten (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models"); and
-it starts at the original student, or every version would spend a little more of what may be
+it starts at the original draft model, or every version would spend a little more of what may be
 forgotten."""
 
-LoadStudent = Callable[[Path], Student]
+LoadDraftModel = Callable[[Path], DraftModel]
 """Load a file as it will draft. Raises InputError for another vocabulary, ModelError for a file
 that does not run."""
 
 
-class StudentPupil:
-    """The student in the file `original`, which stays as it is."""
+class DraftModelTrainee:
+    """The draft model in the file `original`, which stays as it is."""
 
-    weights_file = STUDENT_FILE
+    weights_file = DRAFT_MODEL_FILE
 
-    def __init__(self, original: Path, load: LoadStudent) -> None:
+    def __init__(self, original: Path, load: LoadDraftModel) -> None:
         self._original = original
         self._load = load
 
@@ -62,27 +62,29 @@ class StudentPupil:
     def records(self, buffer: ReplayBuffer) -> Iterator[ReplayRecord]:
         return buffer.records()
 
-    def measure(self, version: Path | None, lesson: Lesson) -> Quality:
+    def measure(self, version: Path | None, split: TrainingSplit) -> Quality:
         path = version or self._original
-        return measure_student(path, self._load(path), lesson.held_out, lesson.base_held_out)
+        return measure_draft_model(path, self._load(path), split.held_out, split.base_held_out)
 
-    def original_base(self, lesson: Lesson) -> Retention | None:
-        return measure_retention(read_student(self._original).model(), lesson.base_held_out)
+    def original_base(self, split: TrainingSplit) -> Retention | None:
+        return measure_retention(read_llama_file(self._original).model(), split.base_held_out)
 
-    def trainer(self, version: Path | None, lesson: Lesson, settings: TrainingSettings) -> Trainer:
-        student = read_student(version or self._original)
-        first = read_student(self._original).shape.hidden
-        model = student.grown(first + settings.grown).model()
+    def trainer(
+        self, version: Path | None, split: TrainingSplit, settings: TrainingSettings
+    ) -> Trainer:
+        draft_model = read_llama_file(version or self._original)
+        first = read_llama_file(self._original).shape.hidden
+        model = draft_model.grown(first + settings.grown).model()
         if settings.grown:
             freeze(model, first)
-        backward = partial(student_backward, model, LOSSES[settings.loss])
-        base = self._as_original(lesson.base) if settings.base else ()
-        batches = plan(lesson.new, lesson.older, base, settings)
+        backward = partial(draft_model_backward, model, LOSSES[settings.loss])
+        base = self._as_original(split.base) if settings.base else ()
+        batches = plan(split.new, split.older, base, settings)
         return Trainer(model, backward, batches, settings)
 
     def _as_original(self, records: Sequence[ReplayRecord]) -> list[ReplayRecord]:
-        """`records` with the original student's probabilities in place of the target's."""
-        reader, found = StudentReader(self._original), []
+        """`records` with the original draft model's probabilities in place of the target's."""
+        reader, found = DraftModelReader(self._original), []
         for record in records:
             top, logprobs, rest = top_of(reader.answer_logits(record))
             own = replace(
@@ -103,8 +105,8 @@ class StudentPupil:
             origins += [(self._original, share) for share in SHARES]
         hidden = len(trained["layers.0.gate_proj"])
         for origin, share in origins:
-            start = read_student(origin).grown(hidden).weights
+            start = read_llama_file(origin).grown(hidden).weights
             yield {name: torch.lerp(start[name], trained[name], share) for name in start}
 
     def write(self, weights: Mapping[str, Tensor], path: Path) -> None:
-        write_student(self._original, weights, path)
+        write_llama_file(self._original, weights, path)
