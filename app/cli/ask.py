@@ -26,6 +26,7 @@ from app.chat_settings import (
     require_sequences,
     unescaped,
 )
+from app.cli.global_options import RenamedOption
 from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, amount
 from app.cli.question import read_question
 from app.cli.stores import open_history, open_library
@@ -104,7 +105,13 @@ Write = Callable[[str], object]
     "  [default: the chat's setting, else `docs` in the settings]",
 )
 @click.option(
-    "--import", "import_path", default="", metavar="PATH", help="Search only this import."
+    "--import",
+    "import_path",
+    cls=RenamedOption,
+    former=["--source"],
+    default="",
+    metavar="PATH",
+    help="Search only this import.",
 )
 @click.option(
     "--stop",

@@ -18,6 +18,7 @@ from app.cli.main import LazyGroup
         "growth": "app.bench.commands.decode:growth",
         "simulate": "app.bench.commands.simulate:simulate",
     },
+    former={"replay": "simulate"},
 )
 def bench() -> None:
     """Measure the speed-up from drafting, as ratios within one run."""

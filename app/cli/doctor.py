@@ -384,4 +384,4 @@ def locate(options: Options, as_json: bool) -> None:
         click.echo(json.dumps(paths))
         return
     for name, path in paths.items():
-        click.echo(f"{name:<12}{one_line(path, limit=len(path) + 1)}")
+        click.echo(f"{name:<13}{one_line(path, limit=len(path) + 1)}")

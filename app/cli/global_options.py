@@ -16,6 +16,24 @@ import click
 
 from app.config import DRAFTERS, Options
 from app.locations import DATA_DIR_VARIABLE
+from engines.draft_tree import FORMER_NAMES
+
+
+class RenamedOption(click.Option):
+    """An option that is also accepted under the names it had in earlier versions; no help shows
+    them."""
+
+    def __init__(self, *arguments: Any, former: Sequence[str], **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self._former = former
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        shown = self.opts
+        self.opts = [*shown, *self._former]
+        try:
+            super().add_to_parser(parser, ctx)
+        finally:
+            self.opts = shown
 
 
 class DrafterNames(click.ParamType[tuple[str, ...]]):
@@ -36,7 +54,8 @@ class DrafterNames(click.ParamType[tuple[str, ...]]):
             return value
         if value in ("none", "all"):
             return DRAFTERS if value == "all" else ()
-        names = tuple(dict.fromkeys(str(value).split(",")))
+        given = (FORMER_NAMES.get(name, name) for name in str(value).split(","))
+        names = tuple(dict.fromkeys(given))
         for name in names:
             if name not in self._known:
                 self.fail(f"no drafter {name!r}; choose from {', '.join(self._known)}", param, ctx)

@@ -28,11 +28,21 @@ MAX_NAME_CHARACTERS = 40
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported on first use: name → "module:attribute"."""
+    """A group whose commands are imported on first use: name → "module:attribute".
 
-    def __init__(self, *arguments: Any, commands_at: Mapping[str, str], **attributes: Any) -> None:
+    A `former` name, one that a command had in earlier versions, still finds it; no help shows it.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        commands_at: Mapping[str, str],
+        former: Mapping[str, str] | None = None,
+        **attributes: Any,
+    ) -> None:
         super().__init__(*arguments, **attributes)
         self._commands_at = commands_at
+        self._former = former or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in alphabetical order."""
@@ -42,6 +52,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; one that does not exist is named with those that are spelt alike."""
+        args = [*(self._former.get(name, name) for name in args[:1]), *args[1:]]
         if args and args[0] not in self._commands_at and not args[0].startswith("-"):
             near = get_close_matches(args[0], self._commands_at, 2)
             meant = f"did you mean {' or '.join(near)}?" if near else "see --help for all of them"
@@ -109,6 +120,7 @@ MAX_ERROR_CHARACTERS = 2000
 @click.group(
     cls=LazyGroup,
     commands_at=COMMANDS,
+    former={"sources": "imports", "student": "draft"},
     params=global_options(),
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import click
 
+from app.cli.global_options import RenamedOption
 from app.cli.main import LazyGroup
 from app.cli.output import MAX_LINE_CHARACTERS, table
 from app.config import Options, load_config
@@ -146,6 +147,8 @@ def _row(model: FoundModel, in_use: bool) -> dict[str, object]:
 @click.argument("name", required=False)
 @click.option(
     "--draft-model",
+    cls=RenamedOption,
+    former=["--student"],
     metavar="NAME",
     help="Draft model, with the same vocabulary; empty for none; `new` makes one.",
 )

@@ -17,6 +17,7 @@ from time import localtime, strftime
 import click
 
 from app.cli import stores
+from app.cli.global_options import RenamedOption
 from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, amount, duration
 from app.cli.stores import open_library, project
 from app.config import Options
@@ -265,7 +266,13 @@ def named(import_path: str, library: Library) -> Import:
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="WORDS…")
 @click.option(
-    "--import", "import_path", default="", metavar="PATH", help="Search only this import."
+    "--import",
+    "import_path",
+    cls=RenamedOption,
+    former=["--source"],
+    default="",
+    metavar="PATH",
+    help="Search only this import.",
 )
 @click.option(
     "--limit",

@@ -17,6 +17,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from datastores.chats.figures import present_figures
 from datastores.chats.records import (
     CHAT_COLUMNS,
     INTERRUPTED,
@@ -414,6 +415,7 @@ def restore_chat(history: History, chat: Chat, messages: Sequence[StoredMessage]
             row = _columns(asdict(message), content=storable(message.content))
             row.update(chat=number, parent=new_ids[message.parent], tokens=pack(message.tokens))
             row.update(attachments=attachments_json(message.attachments))
+            row.update(statistics=json.dumps(present_figures(message.statistics)))
             new_ids[message.id] = int(db.table("messages").insert(row).last_pk or 0)
         db.table("chats").update(number, {"active": new_ids[chat.active]})
     return history.chat(number)

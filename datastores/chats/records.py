@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
+from datastores.chats.figures import rename_figures
 from datastores.storage.sqlite import Schema
 from datastores.tokens import unpack
 
@@ -249,7 +250,7 @@ def _history(db: Database) -> None:
     _presets_and_erasures(db)
 
 
-SCHEMA = Schema(8, _history, lasting=frozenset({"chats", "messages"}))
+SCHEMA = Schema(9, _history, lasting=frozenset({"chats", "messages"}), convert=rename_figures)
 
 
 WORD_INDEXES = ("chats_text", "messages_text")

@@ -60,12 +60,14 @@ class Schema:
             them.
         cache: whether the owner of an empty file fills it again; then a file of an earlier version
             is emptied. Else it keeps the columns that both versions have.
+        convert: brings what such a file kept into the form of this version; None where it has it.
     """
 
     version: int
     create: Callable[[Database], None]
     lasting: frozenset[str] = frozenset()
     cache: bool = False
+    convert: Callable[[Database], None] | None = None
 
 
 class Store:
@@ -408,6 +410,8 @@ def _convert(db: Database, schema: Schema) -> None:
         schema.create(db)
         for table in kept:
             _take_over(db.conn, table)
+        if kept and schema.convert is not None:
+            schema.convert(db)
         db.conn.execute(f"PRAGMA user_version = {schema.version}")
     db.conn.execute("PRAGMA foreign_keys = ON")
 

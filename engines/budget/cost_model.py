@@ -197,7 +197,7 @@ class CostModel:
         return {
             "plain": {str(octave): list(kept) for octave, kept in self._plain.items()},
             "ratios": {str(rows): list(kept) for rows, kept in self._ratios.items()},
-            "replays": {"all": list(self._reevaluations)},
+            "reevaluations": {"all": list(self._reevaluations)},
         }
 
     def restore(self, state: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
@@ -206,7 +206,8 @@ class CostModel:
             self._plain[int(octave)] = deque(kept, maxlen=MAX_SAMPLES)
         for rows, kept in state.get("ratios", {}).items():
             self._ratios[int(rows)] = deque(kept, maxlen=MAX_SAMPLES)
-        self._reevaluations.extend(state.get("replays", {}).get("all", ()))
+        former = state.get("replays", {})
+        self._reevaluations.extend(state.get("reevaluations", former).get("all", ()))
         self._refit()
 
 

@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, isfinite
 
+from engines.draft_tree import FORMER_NAMES
+
 INITIAL_PASSES = 2.0
 """Balance before anything was won. Smaller initial balances and limited stakes, tried on the chats
 of `MAX_POLLING_SHARE`, brought the first tokens of doubtful chats a little sooner and took more
@@ -175,6 +177,6 @@ class DrafterBackoffs(dict[str, DrafterBackoff]):
             seconds, utility, pause = kept["seconds"], kept["utility"], kept["pause"]
             if not (seconds >= 0.0 and pause >= 0 and isfinite(seconds + utility)):
                 raise ValueError("costs out of range")
-            self[name] = DrafterBackoff(
+            self[FORMER_NAMES.get(name, name)] = DrafterBackoff(
                 seconds, utility, MIN_CONSULTATIONS, int(min(pause, MAX_RESTORED_PAUSE_STEPS))
             )

@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ from engines.fingerprint import fingerprint
 KEPT = 3
 """Versions kept: to step back to, when a later one turns out worse."""
 DRAFT_MODEL_FILE, HEAD_FILE, VERSION_FILE = "draft-model.gguf", "head.safetensors", "version.json"
+FORMER_DRAFT_MODEL_FILE = "student.gguf"
+"""What earlier versions of specchat called the weights."""
 CURRENT_FILE, ATTEMPT_FILE = "current.json", "attempt.json"
 CHECKPOINT_SUFFIX = ".safetensors"
 _PARTIAL = ".partial-"
@@ -155,7 +157,9 @@ class Versions:
 
     def file(self, number: int) -> Path:
         """The weights of a version."""
-        return self.folder / f"{number:04d}" / self._weights_file
+        folder = self.folder / f"{number:04d}"
+        former = folder / FORMER_DRAFT_MODEL_FILE
+        return former if former.exists() else folder / self._weights_file
 
     def checkpoint(self, buffer: str, last_removal: int) -> Path:
         """The half-trained weights of a round on the replay buffer of this identity and state.
@@ -314,7 +318,7 @@ class Versions:
         except (OSError, ValueError, TypeError):
             return
         if version.number == number and _is_typed(version):
-            yield version
+            yield replace(version, figures=_present_figures(version.figures))
 
     def _is_intact(self, version: Version) -> bool:
         try:
@@ -326,6 +330,11 @@ class Versions:
         for number in self._numbers()[:-KEPT]:
             if number != self.current:
                 self.delete(number)
+
+
+def _present_figures(figures: Mapping[str, float]) -> dict[str, float]:
+    """`figures` under the names they have now: earlier versions counted steps as calls."""
+    return {name.replace("per_call", "per_step"): value for name, value in figures.items()}
 
 
 def _is_typed(version: Version) -> bool:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from app.chat_settings import NEW_SEED
-from app.config import Config, load_config
+from app.config import Config, load_config, write_setting
+from app.locations import locate
 from datastores.errors import InputError
 from engines.sampler import Sampling
 
@@ -69,3 +70,24 @@ def test_any_file_is_read_or_refused(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with suppress(InputError):
         load_config(path)
+
+
+def test_a_setting_is_read_under_its_former_name_and_written_under_its_present_one(
+    tmp_path: Path,
+) -> None:
+    locations = locate(tmp_path)
+    locations.settings.write_text('# mine\nstudent = "small"  # quick\n\n[keys]\nquit = "ctrl+l"\n')
+    assert load_config(locations.settings).draft_model == "small"
+    write_setting(locations, "model", "large")
+    text = locations.settings.read_text()
+    assert text.endswith('# mine\ndraft_model = "small"  # quick\n\n[keys]\nquit = "ctrl+l"\n')
+    assert load_config(locations.settings) == Config(
+        model="large", draft_model="small", keys={"quit": "ctrl+l"}
+    )
+    write_setting(locations, "draft_model", "")
+    assert load_config(locations.settings).draft_model == ""
+
+
+def test_a_setting_under_both_names_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="student is now called draft_model: remove student"):
+        _loaded(tmp_path, 'student = "a"\ndraft_model = "b"')

@@ -76,3 +76,18 @@ def test_why_a_folder_cannot_be_written_is_said(
     monkeypatch.setattr("app.locations.os.statvfs", lambda _: SimpleNamespace(f_flag=flags))
     with pytest.raises(StoreError, match=f"cannot use .*: {reason}; choose another place"):
         make_folder(tmp_path)
+
+
+def test_draft_models_are_found_in_their_former_folder_until_it_is_renamed(tmp_path: Path) -> None:
+    locations = locate(tmp_path)
+    weights = tmp_path / "students" / "target" / "new.gguf"
+    weights.parent.mkdir(parents=True)
+    weights.write_bytes(b"learned")
+    assert locations.draft_models == tmp_path / "students"
+    locations.create()
+    assert locations.draft_models == tmp_path / "draft-models"
+    assert (locations.draft_models / "target" / "new.gguf").read_bytes() == b"learned"
+    (tmp_path / "students").mkdir()
+    locations.create()
+    assert locations.draft_models == tmp_path / "draft-models"
+    assert (tmp_path / "students").exists(), "what is there under both names stays"

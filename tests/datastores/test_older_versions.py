@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from datastores.chats.history import History
+from datastores.chats.history import History, restore_chat
 from datastores.chats.presets import Preset, Presets
 from datastores.chats.records import Attached
 from datastores.chats.search import search
+from datastores.chats.usage import daily_usage
 from datastores.crest.store import CrestStore
 from datastores.dense.store import DenseStore
 from datastores.passages.chunks import Chunk
@@ -50,6 +53,59 @@ def test_a_history_keeps_its_chats(tmp_path: Path, version: int) -> None:
         names = [row["name"] for row in history.store.rows("SELECT name FROM history")]
         assert len(names) == 1
         assert (names == ["abcdef012345"]) == (version >= 4)
+
+
+FORMER_FIGURES = {
+    "tokens": 9,
+    "target_calls": 4,
+    "call_tokens": 8,
+    "by_source": {"student": 3, "chats": 1},
+    "drafted_by_source": {"student": 5},
+    "sources": [[3, "student"], [2, ""]],
+    "student_version": 2,
+    "student_compared": 5,
+    "student_matched": 4,
+    "citations": [{"source": "/student", "file": "source", "first_line": 1, "last_line": 2}],
+}
+PRESENT_FIGURES = {
+    "tokens": 9,
+    "steps": 4,
+    "step_tokens": 8,
+    "by_origin": {"draft-model": 3, "chats": 1},
+    "drafted_by_origin": {"draft-model": 5},
+    "origins": [[3, "draft-model"], [2, ""]],
+    "draft_model_version": 2,
+    "draft_model_compared": 5,
+    "draft_model_matched": 4,
+    "citations": [{"import_path": "/student", "file": "source", "first_line": 1, "last_line": 2}],
+}
+
+
+def test_figures_of_answers_get_their_present_names(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    path.write_bytes(older_database("history", 8))
+    damaged = '{"by_source": '
+    with closing(sqlite3.connect(path)) as connection:
+        change = "UPDATE messages SET statistics = ? WHERE id = ?"
+        connection.execute(change, (json.dumps(FORMER_FIGURES), 2))
+        connection.execute(change, (damaged, 3))
+        connection.commit()
+    for _ in range(2):
+        with closing(History.open(path)) as history:
+            rows = history.store.rows("SELECT statistics FROM messages WHERE id IN (2, 3)")
+            kept, unreadable = (row["statistics"] for row in rows)
+            assert json.loads(kept) == PRESENT_FIGURES
+            assert unreadable == damaged
+            assert daily_usage(history)[0].usage.by_origin == {"draft-model": 3, "chats": 1}
+
+
+def test_a_restored_chat_gets_their_present_names_too(tmp_path: Path) -> None:
+    with closing(History.open(tmp_path / "history.db")) as history:
+        chat = history.create_chat("title")
+        message = history.add_message(chat.id, None, "user", "question")
+        answer = replace(message, role="assistant", statistics=FORMER_FIGURES)
+        restored = restore_chat(history, replace(chat, active=None), [answer])
+        assert history.tree(restored.id)[0].statistics == PRESENT_FIGURES
 
 
 @pytest.mark.parametrize("version", range(3, 9))

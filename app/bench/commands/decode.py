@@ -43,6 +43,7 @@ from app.bench.growth import Growth, grow, summarise_growth
 from app.bench.report import growth_svg
 from app.bench.workloads import Workload, read_chats, read_workload
 from app.bench.yardstick import rechunked
+from app.cli.global_options import RenamedOption
 from app.cli.output import Row, table
 from app.config import Options
 from app.engine.engine import Engine, load, with_drafters
@@ -105,6 +106,8 @@ COLUMNS = {
 )
 @click.option(
     "--draft-model",
+    cls=RenamedOption,
+    former=["--student"],
     type=FILE,
     metavar="FILE",
     help="Draft model file. [default: the one in the settings]",

@@ -27,6 +27,19 @@ from datastores.errors import InputError
 UNBOUND = "none"
 """The key of a binding that has none; no keyboard has a key of this name."""
 
+FORMER_IDS = {
+    "answer.sources": "answer.citations",
+    "importing.sources": "importing.imports",
+    **{
+        f"sources.{name}": f"imports.{name}"
+        for name in (
+            *("again", "watch", "forget", "import", "close"),
+            *("up", "down", "page-up", "page-down"),
+        )
+    },
+}
+"""What earlier versions called bindings, in settings → their ids now."""
+
 MODIFIERS = {"ctrl", "alt", "shift", "super", "hyper", "meta"}
 
 _DISPLAY_NAMES = {
@@ -138,9 +151,10 @@ class Keymap:
         self._titles = {name: title for name, (title, _) in known.items()}
         self._defaults = {name: keys for name, (_, keys) in known.items()}
         self._keys = dict(self._defaults)
-        for name, keys in (chosen or {}).items():
+        chosen = {FORMER_IDS.get(name, name): keys for name, keys in (chosen or {}).items()}
+        for name, keys in chosen.items():
             self._keys[name] = self._parse(name, keys)
-        self.overrides = {name: ",".join(self._keys[name]) or UNBOUND for name in chosen or {}}
+        self.overrides = {name: ",".join(self._keys[name]) or UNBOUND for name in chosen}
         for scope in scopes:
             self._check_clashes(scope)
         for scope in scopes:

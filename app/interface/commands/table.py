@@ -417,13 +417,17 @@ COMMANDS = (
 SLASH = {command.slash: command for command in COMMANDS if command.slash}
 """The commands that have a slash name, by it."""
 
+FORMER_SLASH = {"sources": "citations"}
+"""What earlier versions called slash commands → their names now."""
+
 SLASH_BY_ID: dict[str, str] = {one.id: f"/{one.slash}" for one in SLASH.values()}
 SLASH_NAMES = tuple(SlashName(one.slash, one.argument, one.help) for one in SLASH.values())
 
 
 def run_slash(screen: CommandTarget, line: SlashLine) -> str:
     """Run a slash command; returns what is wrong with it in one line, empty if it was run."""
-    command = SLASH.get(line.name.lower())
+    name = line.name.lower()
+    command = SLASH.get(FORMER_SLASH.get(name, name))
     if command is None:
         return unknown(line.name, SLASH_NAMES)
     if not line.argument:

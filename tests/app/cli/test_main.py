@@ -55,6 +55,7 @@ def _failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         (["--drafters", "all"], Options(drafters=DRAFTERS)),
         (["--drafters", "recycle"], Options(drafters=("recycle",))),
         (["--drafters", "recycle,prompt,recycle"], Options(drafters=("recycle", "prompt"))),
+        (["--drafters", "student,draft-model"], Options(drafters=("draft-model",))),
         (["--draft-tokens", "auto"], Options(draft_tokens=None)),
         (["--draft-tokens", "8"], Options(draft_tokens=8)),
         (["--seed", "0", "--temperature", "0"], Options(seed=0, temperature=0.0)),
@@ -187,3 +188,52 @@ def test_a_command_that_does_not_exist_is_named_with_its_neighbours(
 ) -> None:
     assert run([typed]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("former", "present"),
+    [
+        (["student"], ["draft"]),
+        (["sources"], ["imports"]),
+        (["bench", "replay"], ["bench", "simulate"]),
+    ],
+)
+def test_a_command_is_found_under_its_former_name_which_no_help_shows(
+    capsys: pytest.CaptureFixture[str], former: list[str], present: list[str]
+) -> None:
+    helped = []
+    for arguments in (former, present):
+        assert run([*arguments, "--help"]) == 0
+        helped.append(capsys.readouterr().out)
+    assert helped[0] == helped[1]
+    assert run([*former[:-1], "--help"]) == 0
+    assert f"  {former[-1]} " not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("path", "former", "present", "name"),
+    [
+        (["models", "use"], "--student", "--draft-model", "draft_model"),
+        (["bench", "decode"], "--student", "--draft-model", "draft_model"),
+        (["find"], "--source", "--import", "import_path"),
+        (["ask"], "--source", "--import", "import_path"),
+    ],
+)
+def test_an_option_is_taken_under_its_former_name_which_no_help_shows(
+    path: list[str], former: str, present: str, name: str
+) -> None:
+    command: click.Command = specchat
+    context = click.Context(specchat, **specchat.context_settings)
+    for each in path:
+        assert isinstance(command, click.Group)
+        found = command.get_command(context, each)
+        assert found is not None
+        command = found
+    for option in (former, present):
+        given = command.make_context(
+            None, [option, "/a"], parent=context, resilient_parsing=True
+        ).params[name]
+        assert str(given) == "/a"
+    helped = command.get_help(click.Context(command, parent=context))
+    assert present in helped
+    assert former not in helped

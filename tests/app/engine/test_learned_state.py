@@ -127,3 +127,20 @@ def test_a_folder_in_place_of_the_file_is_named(tmp_path: Path) -> None:
     assert "measured again" in str(learned.error)
     with pytest.raises(StoreError, match="cannot be written"):
         learned.save(CostModel(), AcceptanceModel(), DrafterBackoffs())
+
+
+def test_what_was_learned_under_former_names_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "costs.json"
+    costs = {"plain": {}, "ratios": {}, "replays": {"all": [3.0] * 9}}
+    drafters = {"student": {"seconds": 0.5, "utility": -0.25, "pause": 3}}
+    path.write_text(json.dumps({"one": {"costs": costs, "acceptance": {}, "drafters": drafters}}))
+    again, backoffs = CostModel(), DrafterBackoffs()
+    learned = LearnedState(path, "one")
+    learned.restore(again, AcceptanceModel(), backoffs)
+    assert learned.error is None
+    assert again.reevaluation == 3.0
+    assert backoffs.keys() == {"draft-model"}
+    learned.save(again, AcceptanceModel(), backoffs)
+    restored = CostModel()
+    LearnedState(path, "one").restore(restored, AcceptanceModel(), DrafterBackoffs())
+    assert restored.reevaluation == 3.0

@@ -195,3 +195,18 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot write to"):
         Versions(tmp_path / "file").partial()
+
+
+def test_a_version_of_an_earlier_specchat_drafts_and_shows_its_figures(versions: Versions) -> None:
+    publish(versions)
+    folder = versions.folder / "0001"
+    (folder / DRAFT_MODEL_FILE).rename(folder / "student.gguf")
+    described = json.loads((folder / VERSION_FILE).read_text())
+    described["figures"] = {"tokens_per_call": 2.5, "tokens_per_call_before": 2.0}
+    (folder / VERSION_FILE).write_text(json.dumps(described))
+    current = versions.current_version()
+    assert current is not None
+    assert current.figures == {"tokens_per_step": 2.5, "tokens_per_step_before": 2.0}
+    assert versions.file(1).read_bytes() == b"weights 1"
+    publish(versions)
+    assert versions.file(2).name == DRAFT_MODEL_FILE

@@ -18,7 +18,7 @@ from textual.widgets import OptionList, Static
 import app.interface
 from app.config import load_config
 from app.interface.commands.help import Help
-from app.interface.commands.keymap import Keymap
+from app.interface.commands.keymap import FORMER_IDS, Keymap
 from app.interface.commands.scopes import ALWAYS, SCOPES
 from app.interface.dialogs.search import ChatSearch
 from app.interface.screen import ChatScreen
@@ -96,6 +96,18 @@ def test_keys_are_understood_as_the_help_shows_them() -> None:
     assert keymap.overrides["chat.find"] == "ctrl+l,alt+pageup,f12,alt+up"
     assert keymap.display("chat.find") == "Ctrl+L, Alt+PgUp, F12, Alt+↑"
     assert keymap.display("chat.newer") == ""
+
+
+def test_keys_of_former_names_are_those_of_the_present_ones() -> None:
+    chosen = {"answer.sources": "f12", "sources.again": "a", "importing.sources": "ctrl+g"}
+    keymap = Keymap(SCOPES, chosen)
+    assert keymap.overrides == {
+        "answer.citations": "f12",
+        "imports.again": "a",
+        "importing.imports": "ctrl+g",
+    }
+    assert set(FORMER_IDS.values()) <= set(NAMES)
+    assert not FORMER_IDS.keys() & set(NAMES)
 
 
 def test_two_commands_change_keys() -> None:

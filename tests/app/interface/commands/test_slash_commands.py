@@ -14,7 +14,7 @@ from app.interface.commands.slash_commands import (
     parse,
     unknown,
 )
-from app.interface.commands.table import COMMANDS, SLASH, SLASH_NAMES
+from app.interface.commands.table import COMMANDS, FORMER_SLASH, SLASH, SLASH_NAMES
 
 NAMES = [SlashName(name, "", "") for name in ("new", "new-private", "import", "imports", "model")]
 
@@ -73,3 +73,8 @@ def test_every_slash_name_is_one_command_and_can_be_typed() -> None:
         assert parse(f"/{command.slash}") == SlashLine(command.slash, "")
         assert completions(f"/{command.slash}", SLASH_NAMES)[0].name == command.slash
         assert bool(command.argument) == (command.run_with is not None)
+
+
+def test_former_slash_names_are_of_commands_and_shown_nowhere() -> None:
+    assert set(FORMER_SLASH.values()) <= SLASH.keys()
+    assert not FORMER_SLASH.keys() & SLASH.keys()
