@@ -34,6 +34,7 @@ from datastores.tokens import unpack
 
 
 def _tiers(db: Database) -> None:
+    # On disk the identities of texts are called `documents`.
     # Texts keep their token ids until a rebuild takes them into the base tier, which keeps
     # eight bytes of their identity. The delta tier has tables of its own, which are emptied as a
     # whole.

@@ -27,6 +27,7 @@ from datastores.storage.sqlite import Schema, Store
 
 
 def _imports_and_texts(db: Database) -> None:
+    # On disk an import is called a source: the library of every version has these names.
     # Every key is made of content, none by counting: what is stored does not depend on the order of
     # imports, nor on what was stored and deleted before. So requests to erase have no lasting
     # counter either; only the process that holds the work lock deletes and erases.

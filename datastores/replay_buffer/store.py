@@ -35,6 +35,7 @@ MAX_STATES = 100_000
 
 
 def _records(db: Database) -> None:
+    # On disk an owner is called `source`.
     # Reading records for the draft model reads no states: they have a table of their own.
     db.executescript(
         """
