@@ -80,7 +80,7 @@ MIN_PATH = 0.05
 """Probability of a path from which on more tokens hardly add to what a drafter is expected to
 bring."""
 WEAK_SHARE = 0.5
-"""Share of what one row must bring below which the best first token is not worth planning for, but
+"""Share of what a row must bring below which the best first token is not worth planning for, but
 now and then, since estimates are learned from what is planned."""
 
 
@@ -145,7 +145,7 @@ class AdaptiveBudget:
         context.row_price = rate * (table[limit + 1] - table[1]) / limit
         ranked = sorted(drafters, key=lambda drafter: self._backoffs[drafter.name].seconds)
         ready, proposals, slow = self._consult(ranked, context, limit, vocabulary, rate)
-        self._consulting = self._worth_planning(proposals, bool(slow), context, table, rate)
+        self._consulting = self._worth_planning(proposals, bool(slow), context, table, limit, rate)
         if not self._consulting:
             for proposal in proposals:
                 self._record_use(proposal, 0.0, proposal.seconds, rate)
@@ -209,11 +209,17 @@ class AdaptiveBudget:
         more: bool,
         context: Context,
         table: Sequence[float],
+        limit: int,
         rate: float,
     ) -> bool:
         """Whether to merge, estimate and choose: some first token may pay, or it is time to see
-        whether the weak ones, or the slow drafters where there are `more`, do."""
-        needed = WEAK_SHARE * MARGIN * rate * (table[2] - table[1])
+        whether the weak ones, or the slow drafters where there are `more`, do.
+
+        What a row must bring is what it costs in the draft where rows are cheapest: a second one
+        may cost more than it can bring, sixteen less.
+        """
+        cheapest = min((table[rows] - table[1]) / (rows - 1) for rows in range(2, limit + 2))
+        needed = WEAK_SHARE * MARGIN * rate * cheapest
         drafts = [proposal for proposal in proposals if len(proposal.tree) > 1]
         for proposal in drafts:
             if self._calibration.best_first(proposal, context.temperature) >= needed:

@@ -16,25 +16,27 @@ from engines.budget.cost_model import CostModel, prior_ratio
 from engines.budget.fixed import FixedBudget
 from engines.budget.policies import AdaptiveBudget
 from engines.budget.protocol import Budget
-from engines.draft_tree import DRAFT_MODEL, DraftTree, chain
+from engines.draft_tree import DRAFT_MODEL, PROMPT, DraftTree, chain
 from engines.step import Context, Step, Timings
 from tests.engines.scripted import ScriptedTarget
 
 HIDDEN = np.zeros(4, np.float32)
 
 
-def step_of(tree: DraftTree, seconds: float) -> Step:
+def step_of(
+    tree: DraftTree, seconds: float, planning: float = 0.0, tokens: tuple[int, ...] = (1,)
+) -> Step:
     return Step(
         position=50,
-        tokens=(1,),
-        origins=(0,),
+        tokens=tokens,
+        origins=(0,) * len(tokens),
         tree=tree,
         path=(0,),
         proposals=(),
         hidden=HIDDEN[None],
         top_tokens=[],
         top_logits=np.zeros((0, 0), np.float32),
-        timings=Timings(seconds, 0.0, seconds),
+        timings=Timings(seconds, planning, seconds + planning),
         prefill=False,
         finish="",
     )
@@ -99,3 +101,37 @@ def test_out_of_vocabulary_ids_are_not_verified(made: Callable[..., Budget], tok
         tree, proposals = budget.draft([Damaged(token)], context, ScriptedTarget(), 60)
         assert tree.drafted == 0
         assert all(proposal.tree.drafted == 0 for proposal in proposals)
+
+
+class Sometimes(Hopeless):
+    """A drafter without a hope, but for the moments when it is sure of a long draft."""
+
+    name = "prompt"
+    sure = False
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """Fifteen tokens that are nearly certain, or one that is not likely at all."""
+        tokens, claimed = ([7] * 15, 0.99) if self.sure else ([63], 0.02)
+        return chain(context.root, tokens[:limit], PROMPT, claimed)
+
+
+def test_a_long_sure_draft_is_verified_where_a_second_row_costs_more_than_it_brings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (engines.budget.policies, engines.budget.selection):
+        monkeypatch.setattr(module, "perf_counter", lambda: 0.0)
+    costs = CostModel()
+    for rows, ratio in ((1, 1.0), (2, 2.9), (16, 5.0)) * 15:
+        costs.observe(rows, 50, 0.010 * ratio)
+    budget = AdaptiveBudget(costs, AcceptanceModel())
+    context, target, drafter = Context([1] * 50, HIDDEN, 0.0), ScriptedTarget(), Sometimes()
+    budget.begin(context)
+    drafted = []
+    for step in range(200):
+        drafter.sure = step % 40 == 39
+        tree, _ = budget.draft([drafter], context, target, 60)
+        if drafter.sure:
+            drafted.append(tree.drafted)
+        tokens = (7,) * len(tree) if drafter.sure else (1,)
+        budget.observe(step_of(tree, 0.010 * costs.ratio(len(tree)), 0.001, tokens))
+    assert min(drafted) > 1
