@@ -1,13 +1,12 @@
 """Child processes of this program: modules that run in a process of their own and report to it.
 
-Owns both ends. The parent starts a child and reads its messages: on a thread (`ChildProcess`), in
-an event loop (`AsyncChildProcess`), or not at all (`start_detached`). The child runs under
-`run_child`, which sets its limits, reports its errors by name, and keeps library output off its
-standard output. Refuses to know what children do: each is a module whose docstring says so.
+The parent starts a child and reads its messages: on a thread (`ChildProcess`), in an event loop
+(`AsyncChildProcess`), or not at all (`start_detached`). The child runs under `run_child`, which
+sets its limits, reports its errors by name, and keeps library output off its standard output.
 
-A message is one line of JSON on standard output. A request, to a child that takes them, is a line
-`[message, length]` and that many bytes on standard input. A child may be killed at any time; it
-ends by itself when its parent is gone: at its next message, or at the end of its requests.
+A message is one line of JSON on standard output. A request is a line `[message, length]` and that
+many bytes on standard input. A child may be killed at any time. It exits by itself when its parent
+is gone: at its next message, or at the end of its requests.
 """
 
 from __future__ import annotations
@@ -31,26 +30,26 @@ if TYPE_CHECKING:
     from asyncio.subprocess import Process
 
 MAX_LINE_BYTES = 2**28
-"""The longest message that is read: the last one of an import names all that was skipped."""
+"""The longest message accepted: the last one of an import names everything that was skipped."""
 
 LOWEST_PRIORITY = 19
 """The niceness at which a child runs only when the processor is idle."""
 
 TIMED_OUT = 1 if sys.platform == "win32" else -signal.SIGPROF
-"""The exit code at the limit of `limit_time`."""
+"""The exit code of a child that exceeds `limit_time`."""
 
 _ERROR = "raised"
-"""The key that marks a message as an error; the class's name is its value."""
+"""The key that marks a message as an error; its value is the name of the class."""
 
 _output: TextIO = sys.stdout
 """Where `emit` writes; `run_child` replaces it."""
 
 
 class ChildProcess:
-    """A running child, read by one thread. It is killed when `with` ends."""
+    """A running child, read by one thread; killed at the end of `with`."""
 
     def __init__(self, module: str, *arguments: object, requests: bool = False) -> None:
-        """Start `python -m module arguments…`; `requests`: whether it takes any."""
+        """Start `python -m module arguments…`; `requests`: whether it takes requests."""
         self._process = _start(module, arguments, PIPE, stdin=PIPE if requests else DEVNULL)
 
     def __enter__(self) -> Self:
@@ -63,23 +62,23 @@ class ChildProcess:
         return self
 
     def __next__(self) -> Any:
-        """The next message, until the child ends; one that is too long ends it.
+        """The next message, until the child exits; one that is too long kills it.
 
         Raises:
-            SpecchatError: the child reported one; it has the same class.
+            SpecchatError: the child reported an error, which is raised as the same class.
         """
         assert self._process.stdout is not None
         line = self._process.stdout.readline(MAX_LINE_BYTES)
         if not _is_complete(line):
             if len(line) == MAX_LINE_BYTES:
-                self.stop()  # it would wait for ever for somebody to read the rest
+                self.stop()  # it would wait forever for the rest to be read
             raise StopIteration
         return _decode(line)
 
     def send(self, message: object, content: bytes = b"") -> None:
         """Send a request; its answers are the next messages."""
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it is dead: there is no answer to read either
+        with suppress(BrokenPipeError):  # it has exited, so there is no answer to read either
             self._process.stdin.write(json.dumps([message, len(content)]).encode() + b"\n")
             self._process.stdin.write(content)
             self._process.stdin.flush()
@@ -88,9 +87,9 @@ class ChildProcess:
         """Send a request and wait for the answer, the next message.
 
         Raises:
-            TimeoutError: the child ended at the limit of `receive_requests`.
-            EOFError: it ended otherwise.
-            SpecchatError: it reported one; it goes on with the next request.
+            TimeoutError: the child exceeded the limit of `receive_requests`.
+            EOFError: it exited for another reason.
+            SpecchatError: it reported an error; it accepts further requests.
         """
         self.send(message, content)
         for answer in self:
@@ -98,43 +97,43 @@ class ChildProcess:
         raise TimeoutError if self.code() == TIMED_OUT else EOFError
 
     def is_running(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether it has not exited yet."""
         return self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """Number of the process."""
+        """The process id."""
         return self._process.pid
 
     def pause(self) -> None:
-        """Have the system stop it where it is, until `resume`; it keeps its memory and locks."""
+        """Suspend it until `resume`; it keeps its memory and locks."""
         with suppress(psutil.NoSuchProcess):
             psutil.Process(self.pid).suspend()
 
     def resume(self) -> None:
-        """Let it go on after `pause`."""
+        """Continue after `pause`."""
         with suppress(psutil.NoSuchProcess):
             psutil.Process(self.pid).resume()
 
     def stop(self) -> None:
-        """Kill it, from any thread. Its reader still gets what was already written."""
+        """Kill it, from any thread. Messages already written can still be read."""
         self._process.kill()
 
     def close(self) -> None:
-        """Kill it, and wait until it is gone."""
+        """Kill it and wait until it has exited."""
         self.stop()
         self._process.communicate()
 
     def code(self) -> int:
-        """Wait for its end; its exit code, negative if a signal ended it."""
+        """Wait for its exit code, which is negative if a signal ended it."""
         return self._process.wait()
 
 
 class AsyncChildProcess:
-    """A running child, read by an event loop. It is killed when `async with` ends."""
+    """A running child, read by an event loop; killed at the end of `async with`."""
 
     def __init__(self, module: str, *arguments: object) -> None:
-        """`async with` starts `python -m module arguments…`."""
+        """Prepare `python -m module arguments…`, which `async with` starts."""
         self._command = _command(module, arguments)
         self._process: Process
 
@@ -154,16 +153,16 @@ class AsyncChildProcess:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Kill it and wait until it is gone, even if this is cancelled meanwhile.
+        """Kill it and wait until it has exited, even if cancelled meanwhile.
 
         Raises:
-            CancelledError: this was cancelled meanwhile; the process is gone all the same.
+            CancelledError: the wait was cancelled; the process has exited nevertheless.
         """
         from asyncio import CancelledError, ensure_future, shield
 
         with suppress(ProcessLookupError):
             self._process.kill()
-        # Drain its output too: until then the pipe is open, and the loop may be closed next.
+        # Drain its output too: the pipe is open until then, and the loop may be closed next.
         ended = ensure_future(self._process.communicate())
         cancelled: CancelledError | None = None
         while not ended.done():
@@ -178,10 +177,10 @@ class AsyncChildProcess:
         return self
 
     async def __anext__(self) -> Any:
-        """The next message, until the child ends.
+        """The next message, until the child exits.
 
         Raises:
-            SpecchatError: the child reported one; it has the same class.
+            SpecchatError: the child reported an error, which is raised as the same class.
         """
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
@@ -190,23 +189,23 @@ class AsyncChildProcess:
         return _decode(line)
 
     async def code(self) -> int:
-        """Wait for its end; its exit code, negative if a signal ended it."""
+        """Wait for its exit code, which is negative if a signal ended it."""
         return await self._process.wait()
 
 
 def start_detached(module: str, *arguments: object) -> subprocess.Popen[bytes]:
-    """Start a child whose messages are dropped; it continues when this process ends."""
+    """Start a child whose messages are discarded and that outlives this process."""
     return _start(module, arguments, DEVNULL)
 
 
 def run_child(
     main: Callable[[Sequence[str]], object], *, niceness: int = 0, memory_bytes: int = 0
 ) -> NoReturn:
-    """In a child: run `main` with the process's arguments, and exit; 1 after an error.
+    """In a child: run `main` with the process's arguments and exit, with code 1 after an error.
 
     Args:
-        niceness: lowers its priority, by 19 at the most.
-        memory_bytes: limit of its address space; 0 for none.
+        niceness: lowers the priority, at most by 19.
+        memory_bytes: limit of the address space; 0 for none.
     """
     _claim_output()
     _lower_priority(niceness)
@@ -220,9 +219,9 @@ def run_child(
 
 
 def emit(message: object) -> None:
-    """In a child: send a message, which JSON can hold.
+    """In a child: send a message that JSON can represent.
 
-    Ends the process if nobody reads it: the parent is gone.
+    Exits if nobody reads it, since the parent is gone.
     """
     try:
         print(json.dumps(message), file=_output, flush=True)
@@ -231,15 +230,15 @@ def emit(message: object) -> None:
 
 
 def emit_error(error: SpecchatError) -> None:
-    """In a child: send an error, which is raised where the parent reads it."""
+    """In a child: send an error, which is raised in the parent."""
     emit({_ERROR: type(error).__name__, "message": str(error)})
 
 
 def receive_requests(timeout_s: float = 0) -> Iterator[tuple[Any, bytes]]:
-    """In a child: message and content of each request, until the parent ends.
+    """In a child: message and content of each request, until the parent closes the pipe.
 
-    Ends the process if the caller spends more than `timeout_s` on one, as `limit_time` does; 0 for
-    no limit.
+    The process is ended if the caller spends more than `timeout_s` on one request (`limit_time`);
+    0 for no limit.
     """
     requests = sys.stdin.buffer
     while _is_complete(line := requests.readline()):
@@ -251,10 +250,10 @@ def receive_requests(timeout_s: float = 0) -> Iterator[tuple[Any, bytes]]:
 
 
 def limit_time(seconds: float) -> None:
-    """In a child: have the system end it after so much processor time; 0: at no time.
+    """In a child: have the system end it after this much processor time; 0 removes the limit.
 
-    Each call replaces the limit before it. The time that other programs take does not count, where
-    the system can tell (not Windows). The exit code is `TIMED_OUT`.
+    Each call replaces the previous limit. Windows counts wall time instead. The exit code is
+    `TIMED_OUT`.
     """
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, seconds)
@@ -278,21 +277,21 @@ def _start(
 
 
 def _command(module: str, arguments: tuple[object, ...]) -> list[str]:
-    # -P: the working folder may be anybody's, and hold a json.py.
+    # -P: the working folder may be untrusted and hold a json.py.
     return [sys.executable, "-P", "-m", module, *map(str, arguments)]
 
 
 def child_environment() -> dict[str, str]:
-    """This process's, with its import path: the program may not be on Python's default one.
+    """The environment of this process with its import path, which Python may not find by itself.
 
-    Without relative parts, such as the working folder: it may be anybody's, or deleted.
+    Relative parts, such as the working folder, are left out: they may be untrusted or deleted.
     """
     path = os.pathsep.join(filter(os.path.isabs, sys.path))
     return {**os.environ, "PYTHONPATH": path}
 
 
 def _is_complete(line: bytes) -> bool:
-    """False at the end of the output, and for a line that a process died over."""
+    """False at the end of the output, and for a line cut short when the process died."""
     return line.endswith(b"\n")
 
 
@@ -305,7 +304,7 @@ def _decode(line: bytes) -> Any:
 
 
 def _claim_output() -> None:
-    """Keep standard output for messages; what libraries print is dropped."""
+    """Reserve standard output for messages; what libraries print is discarded."""
     global _output
     _output = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -316,17 +315,17 @@ def _lower_priority(niceness: int) -> None:
         os.nice(niceness)
     if niceness == LOWEST_PRIORITY and sys.platform == "linux":
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-        with suppress(OSError, psutil.Error):  # some sandboxes forbid it; the rest is lowered
+        with suppress(OSError, psutil.Error):  # some sandboxes forbid it
             psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
     if niceness == LOWEST_PRIORITY and sys.platform == "win32":
         psutil.Process().nice(psutil.IDLE_PRIORITY_CLASS)
 
 
 def limit_memory(size: int) -> None:
-    """In a child: make allocations beyond `size` bytes of address space fail; 0: no more than now.
+    """In a child: make allocations beyond `size` bytes of address space fail; 0 changes nothing.
 
-    A lower limit stays, such as that of a shell (`ulimit -v`): no process may raise its own. On
-    systems that can (not Windows).
+    A lower existing limit, such as that of `ulimit -v`, is kept, since no process may raise its
+    own. No effect on Windows.
     """
     if size and sys.platform != "win32":
         import resource

@@ -3,12 +3,11 @@
     decode(target, drafters, budget, draw, …) -> Generator[Step]
 
 It gets a draft from the budget, has the target verify it in one forward pass, walks the tree with
-the sampler, commits what was accepted, shows the `Step` to every observer and yields it. Plain
-decoding is the empty draft; every drafter, temperature and engine goes through here. It refuses to
-know text, chats, stores and screens.
+the sampler, commits the accepted rows, passes the `Step` to every observer and yields it. Plain
+decoding is the empty draft; every drafter, temperature and engine goes through here.
 
 Lossless: at each node of the walk the next token is drawn from the target's own distribution, once
-for each emitted token; if a child carries that token the walk steps into it, else it stops. Drafts
+for each emitted token. If a child carries that token the walk steps into it, else it stops. Drafts
 decide only how many tokens a pass yields, never which.
 """
 
@@ -38,15 +37,15 @@ from engines.step import (
 from engines.target import Floats, ForwardOutput, Target
 
 MAX_LOGIT_GAP = 4.0
-"""Tokens whose logits are this far below the likeliest one's are not kept for drafters: they have a
-fiftieth of its probability."""
+"""Tokens whose logits are this far below the most probable one's are not passed to drafters: they
+have at most a fiftieth of its probability."""
 
 _NO_LOGITS = np.empty((0, 0), np.float32)
 
 
 @dataclass(frozen=True, slots=True)
 class StepOutputs:
-    """What a step keeps of a pass; the attributes are those of `Step`."""
+    """The columns of a `Step` that are copied from a pass."""
 
     hidden: Floats
     top_tokens: list[list[int]]
@@ -61,8 +60,7 @@ class StopCriteria:
 
     Attributes:
         ends: (tokens of the context, index of the answer's first) → why the answer ends with the
-            last of them, empty if it goes on; a pure function, asked for each token that is drawn.
-            None: never.
+            last of them, or an empty string. A pure function, called for each token drawn.
     """
 
     stops: frozenset[int]
@@ -70,8 +68,7 @@ class StopCriteria:
     ends: Callable[[Sequence[int], int], str] | None = None
 
     def reason(self, tokens: Sequence[int], start: int) -> str:
-        """Why the answer, which is `tokens` from `start` on, ends with the last of them; empty if
-        it goes on."""
+        """Why the answer, `tokens[start:]`, ends with its last token; empty if it continues."""
         if tokens[-1] in self.stops:
             return FINISH_STOP
         return self.ends(tokens, start) if self.ends is not None else ""
@@ -79,7 +76,7 @@ class StopCriteria:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedPath:
-    """One walk through a verified tree: rows visited, tokens drawn and their origins."""
+    """One walk through a verified tree: rows visited, tokens drawn, and their origins."""
 
     path: list[int]
     tokens: list[int]
@@ -101,9 +98,9 @@ def decode(
     """Generate from a prefilled `target` until an end, one step for each forward pass.
 
     The first step holds the token that came out of prefill. The generator may be closed at any
-    yield: the KV cache then holds all emitted tokens but the last, and all steps were observed.
-    Of the cached tokens, the last `answered` ones belong to the answer already. `keep` chooses the
-    positions whose logits are kept; `observers` see every step, after drafters and budget.
+    yield: the KV cache then holds all emitted tokens but the last, and observers have seen every
+    step. The last `answered` of the cached tokens already belong to the answer. `keep` chooses the
+    positions whose logits are kept. `observers` see each step after the drafters and the budget.
     """
     tokens, hidden = list(target.tokens), target.last_row.hidden[0].copy()
     context = Context(tokens, hidden, temperature, draw, len(tokens) - answered)
@@ -136,7 +133,7 @@ def decode(
 
 
 def _notify(observers: Sequence[StepObserver], step: Step) -> float:
-    """Show `step` to all observers; returns the seconds this took."""
+    """Pass `step` to all observers; returns the seconds this took."""
     started = perf_counter()
     for observer in observers:
         observer.observe(step)
@@ -151,9 +148,10 @@ def walk_tree(
     stop: StopCriteria,
     left: int,
 ) -> AcceptedPath:
-    """Draw token after token along `tree`; `context.tokens` grows with them.
+    """Draw tokens along `tree` and append them to `context.tokens`.
 
-    Ends where no child carries the token drawn, where `stop` has a reason, or after `left` tokens.
+    The walk ends where no child carries the token drawn, where `stop` has a reason, or after `left`
+    tokens.
     """
     children = tree.children() if len(tree) > 1 else [{}]
     walk = AcceptedPath([], [], [])
@@ -176,8 +174,8 @@ def walk_tree(
 
 
 def _commit(target: Target, path: Sequence[int], tree: DraftTree) -> tuple[float, float]:
-    """Commit `path`; the seconds that took, and how many of them went into re-evaluating its rows
-    since the others of `tree` could not be rewound."""
+    """Commit `path`; returns the seconds this took, and how many of them re-evaluated rows because
+    the rejected ones of `tree` could not be dropped in place."""
     started = perf_counter()
     target.commit(path)
     seconds = perf_counter() - started
@@ -188,16 +186,16 @@ def _commit(target: Target, path: Sequence[int], tree: DraftTree) -> tuple[float
 def _outputs(
     rows: ForwardOutput, walk: AcceptedPath, position: int, keep: Keep | None, last: int
 ) -> StepOutputs:
-    """Copies of the states along the walk's path, and of the logits that are asked for.
+    """Copies of the hidden states along the path, and of the logits that are asked for.
 
-    Up to `last` leading tokens of the last position alone: drafters know the accepted positions
-    already, and reading a whole vocabulary costs 0.1 ms a row.
+    Only the last position has its up to `last` most probable tokens: drafters have seen the
+    accepted positions, and scanning a vocabulary costs 0.1 ms a row.
     """
     path = walk.path
     kept, logits = keep(position, walk.origins) if keep is not None else ((), _NO_LOGITS)
     for row, index in enumerate(kept):
         logits[row] = rows.logits[path[index]]
-    # Chains are kept from their root on, where a slice takes less than half of the time.
+    # A path along the first rows is a slice, which copies in less than half of the time.
     prefix = path[-1] == len(path) - 1
     hidden = rows.hidden[: len(path)].copy() if prefix else rows.hidden[path]
     if not last:

@@ -1,14 +1,11 @@
 """The draft tree: what drafters propose, the budget prunes and the target verifies.
 
-Owns the flat representation, its invariants, and the origins a drafted token may come from: one bit
-each, in the order credit is given. Refuses to know how rows are evaluated, and how origins are
-labelled on a screen.
+A drafted token carries a bit set of origins. A drafter has one origin or several (CREST
+distinguishes past chats, notes and code). An accepted token is credited to the first origin, in
+this order, whose draft proposed it, so that the counts of a report add up.
 
 Columns are plain lists: a tree has at most a few dozen rows, and at that size Python lists cost a
-tenth of what NumPy's small-array calls do (a step has half a millisecond for everything).
-
-A drafter has one origin or several (CREST distinguishes past chats, notes and code). An accepted
-token is credited to the first origin, in this order, whose draft proposed it, so that rows add up.
+tenth of what NumPy's small-array calls do.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ HEAD = 1 << 8
 """The draft head on the model's last state."""
 
 MODELS = DRAFT_MODEL | MTP | HEAD
-"""Origins that run a model: each token costs them a pass, and their drafts are short and sure."""
+"""Origins that run a model: each token costs them a pass; their drafts are short and accurate."""
 
 ORIGIN_NAMES: dict[int, str] = {
     PROMPT: "prompt",
@@ -51,11 +48,11 @@ ORIGIN_NAMES: dict[int, str] = {
 }
 """Stable names, in the order of credit; stored with answers, and keys of every report."""
 FORMER_NAMES = {"student": "draft-model"}
-"""What earlier versions called them and their drafters → their names now."""
+"""Names of origins and drafters in earlier versions → present names."""
 
 
 def credited(origins: int) -> int:
-    """The one origin credited for an accepted token: the lowest bit; 0 if none drafted it."""
+    """The origin credited for an accepted token: the lowest bit; 0 if none drafted it."""
     return origins & -origins
 
 
@@ -67,9 +64,8 @@ class DraftTree:
     tokens.
 
     Attributes:
-        tokens: token id of each row.
         parents: row of each row's parent; -1 for the root.
-        origins: bit set of `engines.draft_tree` that proposed the row; 0 for the root.
+        origins: bit set of the origins that proposed the row; 0 for the root.
         probabilities: estimated P(token is drawn | its parent was emitted), in [0, 1]; 1 for the
             root.
         supports: the drafter's evidence behind the estimate, in its own unit (match length in
@@ -88,7 +84,7 @@ class DraftTree:
 
     @property
     def drafted(self) -> int:
-        """Rows beside the root."""
+        """Number of rows without the root."""
         return len(self.tokens) - 1
 
     def add(
@@ -127,7 +123,7 @@ def root_only(token: int) -> DraftTree:
 
 
 def chain(root: int, tokens: list[int], origin: int, probability: float = 0.5) -> DraftTree:
-    """A single path under the root."""
+    """A single path of `tokens` under `root`."""
     tree = root_only(root)
     for row, token in enumerate(tokens):
         tree.add(row, token, origin, probability)

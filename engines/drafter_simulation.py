@@ -1,12 +1,10 @@
 """Simulation: drafters run along recorded answers, without the target.
 
-With drafters that see only tokens, the answer alone decides what lossless decoding accepts, so a
-recorded answer gives true figures. Each drafter is consulted once at every position of an answer;
-the first b rows of its tree are its draft at budget b, since drafters put the most probable rows
-first. A walk over the answer for each budget then counts steps, as `decode` would make them: the
-first token comes out of prefill, and every step emits what it accepts and one more token.
-
-Owns the walk. Knows no stores and no file format of recordings.
+If drafters see only tokens, the answer alone decides what lossless decoding accepts, so a recorded
+answer gives exact counts. Each drafter is consulted once at every position of an answer; the first
+b rows of its tree are its draft at budget b, since drafters put the most probable rows first. A
+walk over the answer for each budget then counts steps as `decode` would make them: the first token
+comes out of prefill, and every step emits the accepted tokens and one more.
 """
 
 from __future__ import annotations
@@ -26,8 +24,7 @@ from engines.step import Context, Proposal, Step, Timings
 from engines.target import Floats
 
 MAX_SUCCESSORS = 8
-"""Most recent successors of a token kept, in place of the target's likeliest ones."""
-
+"""Successors kept of each token."""
 
 UNKNOWN_STATE: Floats = np.zeros(0, np.float32)
 
@@ -37,8 +34,8 @@ class Recorded:
     """One recorded answer.
 
     Attributes:
-        prompt: the tokens before it. answer: its own, the stop token included.
-        states: float32 [width] each, that produced its first tokens, if they were kept.
+        answer: includes the stop token.
+        states: hidden states, float32 [width], of the answer's first tokens, if they were kept.
     """
 
     prompt: tuple[int, ...]
@@ -55,8 +52,10 @@ class SimulationCounts:
     """The result of one drafter at one budget.
 
     Attributes:
-        steps: of the target. tokens: emitted by them. drafted: rows verified beside the roots.
-        rates: of each answer, accepted ÷ drafted chain lengths.
+        steps: forward passes of the target.
+        tokens: tokens emitted by them.
+        drafted: rows verified, roots excluded.
+        rates: acceptance rate of each answer: accepted ÷ drafted tokens along the longest chains.
     """
 
     steps: int = 0
@@ -66,23 +65,23 @@ class SimulationCounts:
 
     @property
     def tokens_per_step(self) -> float:
-        """Accepted length: tokens that a step yields; 0 without steps."""
+        """Accepted length: mean tokens emitted by a step; 0 without steps."""
         return self.tokens / self.steps if self.steps else 0.0
 
     @property
     def drafted_per_step(self) -> float:
-        """Rows verified by a step, the root not counted; 0 without steps."""
+        """Mean rows verified by a step, roots excluded; 0 without steps."""
         return self.drafted / self.steps if self.steps else 0.0
 
     @property
     def mean_acceptance_rate(self) -> float:
-        """The papers' MAR: the answers' rates, averaged; 0 where nothing was drafted."""
+        """The papers' MAR: the mean of the answers' rates; 0 where nothing was drafted."""
         return sum(self.rates) / len(self.rates) if self.rates else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedDraft:
-    """The draft at one position: the rows that the answer accepts, and the depth of every row."""
+    """The draft at one position: the rows that the answer accepts, and the depth of each row."""
 
     accepted: tuple[int, ...]
     depths: tuple[int, ...]
@@ -104,7 +103,7 @@ def simulate(
 def _drafts(
     drafter: Drafter, recorded: Recorded, limit: int, seconds: list[float]
 ) -> Iterator[SimulatedDraft]:
-    """The drafter's draft before each token of the answer but the first."""
+    """The draft before each token of the answer but the first."""
     answer = recorded.answer
     context = Context([*recorded.prompt, *answer[:1]], np.zeros(0, dtype=np.float32), 0.0)
     successors = SuccessorTable(recorded.prompt)
@@ -122,8 +121,8 @@ def _drafts(
 def simulate_steps(drafter: Drafter, recorded: Recorded, budget: int) -> SimulationCounts:
     """The counts of one answer at one budget.
 
-    As `simulate`, but the drafter is consulted only where a step takes place: the way for drafters
-    whose proposals are expensive.
+    Unlike `simulate`, this consults the drafter only where a step begins: for drafters whose
+    proposals are expensive.
     """
     answer, counts = recorded.answer, SimulationCounts()
     context = Context([*recorded.prompt, *answer[:1]], recorded.state(0), 0.0)
@@ -147,7 +146,7 @@ def simulate_steps(drafter: Drafter, recorded: Recorded, budget: int) -> Simulat
 
 
 def _accepted_rows(tree: DraftTree, tokens: Sequence[int]) -> tuple[int, ...]:
-    """Rows that `tokens` walk along."""
+    """Rows of `tree` that `tokens` pass through."""
     children = tree.children()
     accepted, row = [], 0
     for token in tokens:
@@ -162,7 +161,7 @@ def _walk(drafts: Sequence[SimulatedDraft], budget: int, counts: SimulationCount
     position = chain = accepted = 0
     while position < len(drafts):
         draft = drafts[position]
-        # Rows come after their parents, so the first that is missing ends the walk.
+        # Rows come after their parents, so the first row beyond the budget ends the walk.
         hits = sum(row <= budget for row in draft.accepted)
         emitted = min(hits + 1, len(drafts) - position)
         counts.steps += 1
@@ -178,7 +177,7 @@ def _walk(drafts: Sequence[SimulatedDraft], budget: int, counts: SimulationCount
 class SuccessorTable:
     """The tokens that followed each token in this chat, latest first.
 
-    Token recycling learns from the target's likeliest successors, which a recording lacks; these
+    Token recycling learns from the target's most probable tokens, which a recording lacks; these
     take their place.
     """
 
@@ -188,7 +187,7 @@ class SuccessorTable:
             self.add(before, token)
 
     def add(self, before: int, token: int) -> list[int]:
-        """`token` followed `before`; returns all tokens that did, latest first."""
+        """Record that `token` followed `before`; returns all its successors, latest first."""
         after = self._after.setdefault(before, [])
         if token in after:
             after.remove(token)
@@ -198,7 +197,7 @@ class SuccessorTable:
 
 
 def _step(context: Context, successors: SuccessorTable, *, prefill: bool = False) -> Step:
-    """The step that emitted the last token of `context`, as observers see it."""
+    """The step that emitted the last token of `context`."""
     before, token = context.tokens[-2:]
     likeliest = list(successors.add(before, token))
     return Step(
@@ -218,7 +217,7 @@ def _step(context: Context, successors: SuccessorTable, *, prefill: bool = False
 
 
 class CombinedDrafter:
-    """Several drafters as one, merged and calibrated as the budget does it."""
+    """Several drafters as one, merged and calibrated as in the budget."""
 
     name = "all"
     top_tokens_needed = 0
@@ -228,13 +227,13 @@ class CombinedDrafter:
         self._calibration = AcceptanceModel()
 
     def begin(self, context: Context) -> None:
-        """A new answer starts; the calibration stays."""
+        """Start a new answer; the calibration is kept."""
         self._calibration.drop_pending()
         for drafter in self._drafters:
             drafter.begin(context)
 
     def propose(self, context: Context, limit: int) -> DraftTree:
-        """The most probable rows by calibration."""
+        """The most probable rows after calibration."""
         proposals = [
             Proposal(drafter.name, drafter.propose(context, limit), 0.0)
             for drafter in self._drafters
@@ -245,7 +244,7 @@ class CombinedDrafter:
         return prune(merged.tree, by_probability(merged.tree, paths, chains_only=False)[:limit])
 
     def observe(self, step: Step) -> None:
-        """Learn from the step."""
+        """Update the calibration and the drafters."""
         if not step.prefill:
             self._calibration.learn(step.tokens)
         for drafter in self._drafters:

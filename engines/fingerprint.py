@@ -1,7 +1,4 @@
-"""The identity of a model's weights: the key of its hidden states and statistics.
-
-Owns one hash over a GGUF file or a safetensors folder. Refuses to know what the weights mean.
-"""
+"""The identity of a model's weights: the key of its hidden states and statistics."""
 
 from __future__ import annotations
 
@@ -17,12 +14,12 @@ WHOLE_BYTES = 12 << 20
 """Largest file that is hashed whole, such as a draft head for a target of width 1,024."""
 SAMPLES = 256
 SAMPLE_BYTES = 1 << 14
-"""Bytes of each of the evenly spread samples: 4 MiB of any file, so that start-up never reads
-gigabytes, and every matrix larger than 20 MB of a 5 GB model is sampled."""
+"""Bytes of each evenly spread sample. 4 MiB of any file, so that start-up never reads gigabytes;
+of a 5 GB model, every matrix above 20 MB is sampled."""
 
 
 def fingerprint(path: Path) -> str:
-    """32 hexadecimal digits: the same for the same bytes, whatever the file's name.
+    """A hash of 32 hexadecimal digits that depends on the weights alone, not on file names.
 
     Raises:
         ModelError: there are no weights at `path`, or they cannot be read.

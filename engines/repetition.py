@@ -1,18 +1,18 @@
-"""Finds an answer that repeats itself over and over, word for word, with small changes or counting.
+"""Detects answers that repeat themselves: word for word, with small changes, or counting.
 
-Small models fall into such loops, greedy ones above all, and write on to the longest answer. A loop
-is an answer whose last `WINDOW` tokens are nearly all in runs that stood there several times
-before: sampling breaks the exact period of a loop, but not its runs. What repeats a few times is
-left alone (a verse's refrain, a file shown again), as are lists of similar lines, in which each
-line has something of its own, and what is copied: a run counts only as often as it stands in the
-answer more than in the prompt, as in code with long tables of zeros.
+Small models fall into such loops, above all with greedy decoding, and continue up to the length
+limit. An answer loops if nearly all of its last `WINDOW` tokens are in runs (n-grams) that occurred
+several times before: sampling breaks the exact period of a loop, but not its runs. A few
+repetitions are legitimate (a refrain, a file shown again), as are lists of similar lines that each
+have something of their own, and copies: occurrences of a run in the prompt are subtracted from
+those in the answer, as for code with long tables of zeros.
 
-Some loops number their items, or count in them. With all numbers taken for the same one they are
-loops like others, but so are lists, tables and code that a person asked for. So the numbers have to
-go on by equal steps, as those of data do not, and a counting loop has to go on for longer, above
-all where it is not prose. What consists of numbers is none.
+Some loops number their items or count. With all numbers treated as equal they are loops like
+others, but so are lists, tables and code that the user asked for. So the numbers must increase by
+equal steps, and a counting loop must last longer, above all where it is not prose. Text that
+consists mostly of numbers is never taken for a loop.
 
-Pure functions of the tokens, so that drafted and plain answers end at the same one.
+All are pure functions of the tokens, so that drafted and plain answers end at the same token.
 """
 
 from __future__ import annotations
@@ -25,79 +25,80 @@ from functools import cache
 from engines.target import Vocabulary
 
 WINDOW = 200
-"""Tokens at the end of an answer that have to be a loop's."""
+"""Length, in tokens, of the end of the answer that is tested."""
 RUN = 8
-"""Tokens of a run."""
+"""Length of a run in tokens."""
 MIN_EARLIER = 3
-"""Times that a run stood in the answer before, to be a loop's."""
+"""Earlier occurrences from which on a run counts as repeated. Of 700 source files and documents
+taken as answers (2,000 tokens of SmolLM2 each) one ends early, a long list of equal entries."""
 MAX_OTHER = 0.15
-"""Share of the window that is in no such run. With 3 times, of 700 sources and documents read as
-answers (2,000 tokens of SmolLM2 each) one ends early, a long list of identical entries."""
-LOOKED_AT = 2048
-"""Tokens of the answer in which runs are counted."""
+"""Largest share of the window outside repeated runs."""
+MAX_ANSWER_TOKENS = 2048
+"""Latest tokens of the answer in which runs are counted."""
 CHECK_TOKENS = 16
-"""Tokens from one look to the next: a look that finds no loop copies `LOOKED_AT` tokens."""
+"""Tokens between two checks; a check that finds no loop copies `MAX_ANSWER_TOKENS` tokens."""
 
 COUNTED_RUN = 12
-"""Tokens of a run in which all numbers are the same."""
+"""Length of a run in which all numbers are treated as equal."""
 MIN_EARLIER_PROSE, MIN_EARLIER_ROWS = 24, 64
-"""Times that such a run stood in the answer before, in prose and elsewhere."""
+"""Earlier occurrences from which on such a run counts as repeated, in prose and elsewhere."""
 MIN_WORDS = 0.5
-"""Share of the window that is words, in prose."""
+"""Share of words in the window from which on it is prose."""
 MAX_NUMBERS = 0.15
-"""Share of the window that is numbers; a table may have more."""
+"""Largest share of numbers in the window; tables may have more."""
 COUNTED_CHECK_TOKENS = 64
-"""Tokens from one look for a counting loop to the next."""
+"""Tokens between two checks for a counting loop."""
 
 MAX_PERIOD = 8
-"""Numbers in an item, at most, of a loop that counts."""
+"""Most numbers in one item of a counting loop."""
 MAX_DIGITS = 18
-"""Of a number that are compared."""
+"""Leading digits of a number that are compared."""
 
 NUMBER, OTHER = -1, -2
-"""In place of all numbers, and of any other token."""
+"""Stand for any number, and for any other token."""
 
 Run = tuple[int, ...]
 TextOf = Callable[[int], str]
 
 
 def token_text(vocabulary: Vocabulary) -> TextOf:
-    """The text of a token without blanks, as `is_counting` needs it."""
+    """A function that returns a token's text without surrounding white space."""
     return cache(lambda token: vocabulary.piece(token).decode("utf-8", "replace").strip())
 
 
 def is_looping(tokens: Sequence[int], start: int) -> bool:
-    """Whether the answer, which is `tokens` from `start` on, ends in a loop.
+    """Whether the answer, `tokens[start:]`, ends in a loop.
 
-    Asked after each token; it looks after every `CHECK_TOKENS` tokens of the answer.
+    It may be called after each token; it checks once in `CHECK_TOKENS`.
     """
     length = len(tokens) - start
     if length < WINDOW or length % CHECK_TOKENS:
         return False
-    answer = tokens[max(start, len(tokens) - LOOKED_AT) :]
-    return _is_old(answer, tokens[:start], RUN, MIN_EARLIER)
+    answer = tokens[max(start, len(tokens) - MAX_ANSWER_TOKENS) :]
+    return _is_repeated(answer, tokens[:start], RUN, MIN_EARLIER)
 
 
 def is_counting(tokens: Sequence[int], start: int, text: TextOf) -> bool:
-    """Whether the answer ends in a loop whose items differ in numbers only, which count.
+    """Whether the answer ends in a loop whose items differ only in numbers that count.
 
-    Asked as `is_looping` is; it looks after every `COUNTED_CHECK_TOKENS` tokens.
+    It may be called after each token; it checks once in `COUNTED_CHECK_TOKENS`.
     """
     length = len(tokens) - start
     if length < WINDOW or length % COUNTED_CHECK_TOKENS:
         return False
-    answer, numbers = _with_equal_numbers(tokens[max(start, len(tokens) - LOOKED_AT) :], text)
+    latest = tokens[max(start, len(tokens) - MAX_ANSWER_TOKENS) :]
+    answer, numbers = _with_equal_numbers(latest, text)
     ended = answer[-WINDOW:]
     count = ended.count(NUMBER)
     if not 0 < count <= len(ended) * MAX_NUMBERS or not _is_even(numbers[-count:]):
         return False
     words = sum(token != NUMBER and text(token).isalpha() for token in ended)
     earlier = MIN_EARLIER_PROSE if words >= len(ended) * MIN_WORDS else MIN_EARLIER_ROWS
-    return _is_old(answer, _with_equal_numbers(tokens[:start], text)[0], COUNTED_RUN, earlier)
+    return _is_repeated(answer, _with_equal_numbers(tokens[:start], text)[0], COUNTED_RUN, earlier)
 
 
 def _with_equal_numbers(tokens: Sequence[int], text: TextOf) -> tuple[list[int], list[int]]:
-    """`tokens` with one `NUMBER` for each number, however many tokens it has; and the numbers."""
+    """`tokens` with one `NUMBER` in place of each number; and the numbers."""
     equal, numbers, last = list[int](), list[str](), OTHER
     for token in tokens:
         if not text(token).isdecimal():
@@ -111,7 +112,7 @@ def _with_equal_numbers(tokens: Sequence[int], text: TextOf) -> tuple[list[int],
 
 
 def _is_even(numbers: Sequence[int]) -> bool:
-    """Whether nearly all numbers go on by the same step as before, each of an item by its own."""
+    """Whether nearly all numbers increase by equal steps, each place of an item by its own."""
     for period in range(1, min(MAX_PERIOD, len(numbers) // 3) + 1):
         steps = [after - before for before, after in zip(numbers, numbers[period:], strict=False)]
         same = sum(one == other for one, other in zip(steps, steps[period:], strict=False))
@@ -120,10 +121,10 @@ def _is_even(numbers: Sequence[int]) -> bool:
     return False
 
 
-def _is_old(answer: Sequence[int], prompt: Sequence[int], size: int, earlier: int) -> bool:
-    """Whether nearly all runs of `size` tokens at the end of `answer` stood in it `earlier` times
-    before, those of `prompt` not counted."""
-    if len(answer) < WINDOW or not _ends_in_old_run(answer, size, earlier):
+def _is_repeated(answer: Sequence[int], prompt: Sequence[int], size: int, earlier: int) -> bool:
+    """Whether nearly all runs of `size` tokens at the end of `answer` occurred in it `earlier`
+    times before, not counting those in `prompt`."""
+    if len(answer) < WINDOW or not _may_end_in_repeated_run(answer, size, earlier):
         return False
     runs = _runs(answer, size)
     before, counts = list[int](), Counter[Run]()
@@ -132,22 +133,21 @@ def _is_old(answer: Sequence[int], prompt: Sequence[int], size: int, earlier: in
         counts[run] += 1
     copied = _count(prompt, set(runs[-WINDOW:]), size)
     ended = zip(runs[-WINDOW:], before[-WINDOW:], strict=True)
-    old = sum(times >= earlier + copied[run] for run, times in ended)
-    return old >= WINDOW * (1 - MAX_OTHER)
+    repeated = sum(times >= earlier + copied[run] for run, times in ended)
+    return repeated >= WINDOW * (1 - MAX_OTHER)
 
 
-def _ends_in_old_run(answer: Sequence[int], size: int, earlier: int) -> bool:
-    """Whether the last run may be old, as a cheap first look: at bytes, where one that begins
-    within a token counts too."""
+def _may_end_in_repeated_run(answer: Sequence[int], size: int, earlier: int) -> bool:
+    """A cheap test for the last run; it compares bytes, so that some matches begin in a token."""
     raw = array("q", answer).tobytes()
     return raw.count(array("q", answer[-size:]).tobytes()) > earlier
 
 
 def _runs(tokens: Sequence[int], size: int) -> list[Run]:
-    """Every run of `size` tokens, by its end."""
+    """All runs of `size` tokens, in order of their ends."""
     return [tuple(tokens[end - size : end]) for end in range(size, len(tokens) + 1)]
 
 
 def _count(tokens: Sequence[int], wanted: set[Run], size: int) -> Counter[Run]:
-    """How often each of the runs `wanted` stands in `tokens`."""
+    """The number of occurrences in `tokens` of each of the `wanted` runs."""
     return Counter(run for run in _runs(tokens, size) if run in wanted)

@@ -1,9 +1,8 @@
 """Records answers for the replay buffer, from which the draft model and the draft head learn.
 
-An observer of steps. It asks the loop for the logits of positions that the draft tree missed, and
-of a sample of the others so that what the draft model knows is not unlearned; a copy of a row is
-all it costs the decoding thread. Nothing is written before `keep`. Refuses to know which answers
-may be kept, and what becomes of them.
+`ReplayRecorder` observes steps. It asks the loop for the logits of positions that the draft tree
+missed, and of a sample of the others so that the draft model does not unlearn them. The decoding
+thread only copies rows; nothing is written before `keep`.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from engines.step import Context, Step
 from engines.target import Floats
 
 SAMPLE_EVERY = 8
-"""One in so many of the positions that were drafted right is kept."""
+"""One in this many of the correctly drafted positions is kept."""
 MAX_ROWS = 4096
-"""Positions kept of one answer: 1.6 MB."""
+"""Most positions kept of one answer: 1.6 MB."""
 
 
 _NOTHING: Floats = np.empty((0, 0), np.float32)
 
 
 class ReplayRecorder:
-    """Gathers the answer that is being generated."""
+    """Collects the answer that is being generated."""
 
     def __init__(self, writer: ReplayWriter) -> None:
         self._writer = writer
@@ -34,7 +33,7 @@ class ReplayRecorder:
         self._asked: AnswerRecording | None = None
 
     def wanted(self, position: int, origins: Sequence[int]) -> tuple[Sequence[int], Floats]:
-        """Which logits of a step are kept; an `engines.step.Keep`."""
+        """Choose the logits of a step to keep; an `engines.step.Keep`."""
         if self._recording is None:  # the first step is made before `begin`
             self._recording = self._writer.recording()
         self._asked = self._recording
@@ -49,20 +48,20 @@ class ReplayRecorder:
         return ((), _NOTHING) if memory is None else (kept, memory)
 
     def begin(self, context: Context) -> None:
-        """Begin to record; what was recorded before and not kept is dropped."""
+        """Start a recording; one that was not kept is dropped."""
         if self._recording is None or self._recording.has_begun:
             self.drop()
             self._recording = self._writer.recording()
         self._recording.begin(context.tokens[:-1])
 
     def observe(self, step: Step) -> None:
-        """Gather the step."""
+        """Add the step to the recording."""
         if self._recording is not None:
             kept = step.kept if self._asked is self._recording else ()
             self._recording.append(step.tokens, kept, step.hidden)
 
     def keep(self, details: AnswerDetails) -> None:
-        """Have the answer written, if one was recorded."""
+        """Write the answer, if one was recorded."""
         recording, self._recording = self._recording, None
         if recording is not None and recording.has_begun:
             self._writer.keep(recording, details)
@@ -70,7 +69,7 @@ class ReplayRecorder:
             recording.release()
 
     def drop(self) -> None:
-        """Drop the answer."""
+        """Drop the recording."""
         if self._recording is not None:
             self._recording.release()
             self._recording = None

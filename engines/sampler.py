@@ -3,12 +3,9 @@
 Every emitted token is drawn from the target's own distribution exactly once, so speculative
 decoding has the target's distribution at any temperature. The draw perturbs the scaled logits with
 Gumbel noise keyed by hash(seed, offset, token) and takes the largest sum (the Gumbel-max trick).
-Nothing has to be rewound, regenerating with the same seed gives the same answer, and a draft model
-that shares the noise agrees more often at T > 0. The offset counts the answer's own tokens, so the
-noise stays what it was when a longer passage is put before the prompt.
-
-Owns the draw, and reading the largest entries of a row without sorting or copying the vocabulary.
-Knows one row of logits at a time; not trees, drafters or the target.
+Nothing has to be rewound, the same seed gives the same answer again, and a draft model that shares
+the noise agrees more often at T > 0. The offset counts the answer's own tokens, so the noise does
+not change when a longer passage is put before the prompt.
 """
 
 from __future__ import annotations
@@ -26,13 +23,12 @@ Indices = NDArray[np.intp]
 
 
 def best(row: Floats, count: int) -> Indices:
-    """Indices of the `count` ≥ 1 largest entries of `row` [V], largest first; of equals, the first.
+    """Indices of the `count` ≥ 1 largest entries of `row` [V], largest first, ties by index.
 
-    The vocabulary is folded into stripes and their element-wise maximum taken. The `count` largest
+    The vocabulary is folded into stripes, whose element-wise maximum is taken. The `count` largest
     of these maxima are entries themselves, so none of the wanted entries is smaller, and few others
-    are as large: two vectorised passes replace a selection over V (at V = 128,000 a
-    fifteenth of the time of `argpartition`). With √(V / count) stripes the selection that remains
-    and what it leaves to be sorted are small.
+    are as large. These two vectorised passes take a fifteenth of the time of `argpartition` at
+    V = 128,000. √(V / count) stripes keep both the selection and the final sort small.
     """
     size = row.shape[0]
     count = min(count, size)
@@ -48,12 +44,12 @@ def best(row: Floats, count: int) -> Indices:
 
 
 MAX_SORTED = 512
-"""Entries near the largest that `leaders` sorts; where a distribution is flatter, sorting them all
+"""Most entries near the largest that `leaders` sorts: for a flat distribution, sorting them all
 takes milliseconds."""
 
 
 def leaders(row: Floats, count: int, within: float) -> tuple[Indices, Floats]:
-    """The `count` largest entries of `row` [V], or fewer: none `within` or more below the largest.
+    """The up to `count` largest entries of `row` [V] that are less than `within` below the largest.
 
     A model's distribution has few such tokens, so two comparisons of V entries find them.
     """
@@ -71,12 +67,12 @@ def leaders(row: Floats, count: int, within: float) -> tuple[Indices, Floats]:
 Draw = Callable[[Floats, int, Sequence[int]], int]
 """(row of logits [V], offset in the answer, context so far) → token."""
 Score = Callable[[Floats, int], tuple[Indices, NDArray[np.float64]]]
-"""(row of logits, offset) → the tokens that may be drawn, and their scores; the largest wins."""
+"""(row of logits, offset) → the tokens that may be drawn and their scores; the largest wins."""
 
 SURE_LEAD = 1e-3
-"""Logits beyond min-p's own limit at which a token is dropped whatever the rounding."""
+"""Logits beyond the threshold of min-p at which a token is dropped whatever the rounding."""
 INITIAL_CANDIDATES = 128
-"""Tokens that are sorted first if top-k does not limit them."""
+"""Tokens sorted first where top-k sets no limit."""
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
 
@@ -87,12 +83,12 @@ class Sampling:
 
     Attributes:
         temperature: 0 is greedy; then only the penalty matters.
-        top_k: keep the k likeliest; 0 keeps all.
+        top_k: keep the k most probable tokens; 0 keeps all.
         top_p: keep the smallest set whose probability reaches this; 1 keeps all.
-        min_p: drop what is less likely than this share of the likeliest; 0 drops nothing.
+        min_p: drop tokens below this share of the largest probability; 0 drops none.
         repeat_penalty: divides positive and multiplies negative logits of recent tokens; 1 is off.
-        repeat_window: how many of the last tokens the penalty looks at.
-        seed: of the noise.
+        repeat_window: number of latest tokens that the penalty applies to.
+        seed: key of the noise.
     """
 
     temperature: float = 0.7
@@ -105,7 +101,7 @@ class Sampling:
 
 
 def greedy(row: Floats, offset: int, context: Sequence[int]) -> int:
-    """Draw the likeliest token."""
+    """Take the most probable token."""
     return int(row.argmax())
 
 
@@ -114,7 +110,7 @@ def make_sampler(sampling: Sampling) -> Draw:
     if sampling.temperature <= 0:
         return lambda row, offset, context: int(penalise(row, context, sampling).argmax())
     scores = make_scores(sampling)
-    # In logits, how far behind the likeliest token min-p drops all others; 0 where it is off.
+    # The logit gap to the most probable token from which on min-p drops tokens; 0 where it is off.
     lead = SURE_LEAD - log(sampling.min_p) if sampling.min_p > 0.0 else 0.0
 
     def draw(row: Floats, offset: int, context: Sequence[int]) -> int:
@@ -130,7 +126,7 @@ def make_sampler(sampling: Sampling) -> Draw:
 
 
 def draw_gap(sampling: Sampling, row: Floats, offset: int, context: Sequence[int]) -> float:
-    """The difference between the two largest scores of the draw at `offset` in the answer."""
+    """The difference between the two largest scores of a draw."""
     _, values = make_scores(sampling)(penalise(row, context, sampling), offset)
     runner_up, winner = np.partition(values, -2)[-2:] if len(values) > 1 else (-np.inf, values[0])
     return float(winner - runner_up)
@@ -144,7 +140,7 @@ def make_scores(sampling: Sampling) -> Score:
     def perturbed(row: Floats, offset: int) -> tuple[Indices, NDArray[np.float64]]:
         tokens = candidates(row, sampling)
         values = row[tokens].astype(np.float64) / sampling.temperature
-        if len(tokens) > 1:  # a single one is drawn whatever the noise
+        if len(tokens) > 1:  # a single candidate is drawn whatever the noise
             values += noise(sampling.seed, offset, tokens)
         return tokens, values
 
@@ -166,7 +162,7 @@ def penalise(row: Floats, context: Sequence[int], sampling: Sampling) -> Floats:
 def noise(seed: int, offset: int, tokens: Indices) -> NDArray[np.float64]:
     """Standard Gumbel noise for each of `tokens`, keyed by (seed, offset, token).
 
-    Two rounds of the splitmix64 finaliser over one key for each (seed, offset).
+    It applies two rounds of the splitmix64 finaliser to one key for each (seed, offset).
     """
     key = _mix(_mix(seed & MASK) ^ (offset * GOLDEN & MASK))
     words = tokens.astype(np.uint64)
@@ -197,17 +193,17 @@ def candidates(row: Floats, sampling: Sampling) -> Indices:
         tokens = best(row, count)
         weights = np.exp(row[tokens] - row[tokens[0]], dtype=np.float64)
         keep = _surviving(weights, total, sampling)
-        # Without top-k more may survive than were sorted.
+        # Without top-k, more tokens may survive than were sorted.
         if sampling.top_k or keep < len(tokens) or len(tokens) == row.shape[0]:
             return tokens[:keep]
         count *= 4
 
 
 def _surviving(weights: NDArray[np.float64], total: float, sampling: Sampling) -> int:
-    """How many of the descending `weights` top-p and min-p keep.
+    """The number of descending `weights` that top-p and min-p keep.
 
     Args:
-        total: the mass of the whole vocabulary; 0 if the weights given are all there is.
+        total: the mass of the whole vocabulary; 0 if `weights` has all of it.
     """
     keep = len(weights)
     if sampling.top_p < 1.0:
@@ -219,5 +215,5 @@ def _surviving(weights: NDArray[np.float64], total: float, sampling: Sampling) -
 
 
 def _mass(row: Floats) -> float:
-    """Sum of the weights of all tokens, relative to the likeliest one's."""
+    """Sum of the weights of all tokens, relative to the most probable one's."""
     return float(np.exp(row - row.max(), dtype=np.float64).sum())

@@ -1,12 +1,9 @@
 """Computes the hidden states of texts that the target has not generated, while it is idle.
 
-Imported texts and the prompts of chats. The work is cut into passes of about `PASS_S` seconds;
-between two of them the generator yields, so that its caller can serve a question first. It never
-waits for the index any longer than that. The states of a pass are handed over before the next one
-starts, so the generator can be abandoned at any yield: a later call finds in the index itself what
-is missing.
-
-Owns the order of evaluation. Refuses to know idleness and where texts come from.
+These are imported texts and the prompts of chats. The work is cut into passes of about `PASS_S`
+seconds; the generator yields between them, so that its caller can serve a question first, and it
+never waits longer than that for the index. The states of a pass are handed over before the next
+one starts, so the generator may be abandoned at any yield: the index knows what is missing.
 """
 
 from __future__ import annotations
@@ -24,43 +21,41 @@ from engines.draft_tree import chain
 from engines.target import Floats, Target
 
 PASS_S = 0.05
-"""Seconds one pass should take: how long a person may have to wait for it."""
+"""Target duration of a pass in seconds: how long a user may have to wait for it."""
 FIRST_ROWS = 4
-"""Rows of the first pass; from its time follows how many the next may have."""
+"""Rows of the first pass; its time determines the rows of the next."""
 WINDOW = 1024
-"""Tokens of a long text that are evaluated at a time: so many are evaluated again after an
-answer."""
+"""Tokens of a long text evaluated at a time, and evaluated again after an answer."""
 OVERLAP = 256
-"""Tokens that a window has in common with the previous one: the least context of a state."""
+"""Tokens that a window shares with the previous one: the shortest context of a state."""
 
 T = TypeVar("T")
 
 
 class StateEncoder(Protocol):
-    """Evaluates a text piece by piece."""
+    """Evaluates a text in pieces."""
 
     @property
     def max_rows(self) -> int:
-        """The most tokens of one pass."""
-        ...
+        """Most tokens of one pass."""
 
     @property
     def room(self) -> int:
-        """The longest text that fits."""
-        ...
+        """Length of the longest text that fits."""
 
     def holds(self, text: Sequence[int]) -> bool:
-        """Whether exactly `text` was read, so that reading can continue after it."""
-        ...
+        """Whether the cache holds exactly `text`, so that reading can continue after it."""
 
     def read(self, tokens: Sequence[int], start: int) -> Floats:
-        """States float32 [len(tokens), width] of `tokens`, at positions from `start` on of the text
-        read before; 0 begins another. Valid until the next call."""
-        ...
+        """Evaluate `tokens`, which start at position `start` of the text; 0 begins a new text.
+
+        Returns:
+            states, float32 [len(tokens), width], valid until the next call.
+        """
 
 
 class InPlace:
-    """Evaluates with any target, and replaces what its cache holds."""
+    """Evaluates with any target, and replaces the contents of its cache."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -86,27 +81,26 @@ class InPlace:
 
 
 def encoder_of(target: Target) -> StateEncoder:
-    """One that leaves the cache as it is, if the target has one and there is room; else one that
-    replaces it."""
+    """An encoder that preserves the target's cache if there is room for one, else `InPlace`."""
     scratch: StateEncoder | None = getattr(target, "scratch", None)
     return scratch if scratch is not None and scratch.room >= WINDOW else InPlace(target)
 
 
 @dataclass(slots=True)
 class EncodeChunkSize:
-    """How many rows a pass may have to stay within `PASS_S`."""
+    """The number of rows that a pass may have to stay within `PASS_S`."""
 
     rows: int = FIRST_ROWS
 
     def observe(self, rows: int, seconds: float) -> None:
-        """Double while that fits; fewer after a pass that took longer."""
+        """At most double the rows after a short pass; reduce them after a long one."""
         fitting = int(rows * PASS_S / max(seconds, 1e-6))
         self.rows = max(1, min(2 * rows, fitting))
 
 
 @dataclass(frozen=True, slots=True)
 class BacklogProgress:
-    """How much of the backlog is done: texts, and positions encoded in this call."""
+    """Progress on the backlog: texts done, and positions encoded in this call."""
 
     texts_done: int
     texts: int
@@ -114,7 +108,7 @@ class BacklogProgress:
 
 
 def encode_backlog(target: Target, worker: DenseWorker) -> Generator[BacklogProgress]:
-    """Encode all that the index lacks.
+    """Encode everything that the index lacks.
 
     Raises:
         StoreError: the index cannot be read.
@@ -135,7 +129,7 @@ def encode_backlog(target: Target, worker: DenseWorker) -> Generator[BacklogProg
 
 
 def _wait(result: Future[T], progress: BacklogProgress) -> Generator[BacklogProgress, None, T]:
-    """The worker's result, waited for no longer than a pass at a time."""
+    """Wait for the worker's result, yielding once in `PASS_S`."""
     while wait([result], PASS_S).not_done:
         yield progress
     return result.result()
@@ -144,7 +138,7 @@ def _wait(result: Future[T], progress: BacklogProgress) -> Generator[BacklogProg
 def _encode(
     target: Target, worker: DenseWorker, missing: MissingKeys, size: EncodeChunkSize
 ) -> Generator[int]:
-    """Evaluate one text; yields how many missing states each pass gave."""
+    """Evaluate one text; yields the number of missing states that each pass computed."""
     tokens, positions = missing.tokens, missing.positions
     while len(positions):
         encoder = encoder_of(target)
@@ -152,7 +146,7 @@ def _encode(
         room = min(encoder.room, WINDOW)
         start = row = _window_start(int(positions[0]) - 1, room)
         stop = min(int(positions[-1]), start + room)
-        # An answer in between may have taken the room of what was read.
+        # An answer in between may have evicted the part already read.
         while row < stop and (row == start or encoder.holds(tokens[start:row])):
             end = min(stop, row + min(size.rows, encoder.max_rows))
             started = perf_counter()
@@ -166,5 +160,5 @@ def _encode(
 
 
 def _window_start(row: int, room: int) -> int:
-    """Where to start reading for the state of `row`: at the front, or `OVERLAP` before it."""
+    """Where to start reading for the state of `row`: at 0, or `OVERLAP` before it."""
     return 0 if row < room else row - min(OVERLAP, room // 2)

@@ -1,8 +1,7 @@
 """Records the states of answers for the dense index.
 
-An observer of steps: it hands tokens and the states that produced them to the index's worker, which
-costs the decode thread a list entry. Refuses to know what becomes of them and which chats may be
-recorded: whoever starts an answer sets `owner`.
+`StateRecorder` observes steps and hands tokens and the states that produced them to the index's
+worker, which costs the decoding thread a list entry.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from engines.step import Context, Step
 
 
 class StateRecorder:
-    """Hands what is said to a dense index.
+    """Passes the steps of answers to a dense index.
 
     Attributes:
-        owner: what answers are filed under from the next `begin` on; None: they are not recorded.
+        owner: what answers are recorded under from the next `begin` on; None: not recorded.
     """
 
     def __init__(self, worker: DenseWorker) -> None:
@@ -23,12 +22,12 @@ class StateRecorder:
         self._worker = worker
 
     def begin(self, context: Context) -> None:
-        """Begin to record an answer, or to record none."""
+        """Start to record an answer, or to ignore one."""
         if self.owner is None:
             self._worker.leave()
         else:
             self._worker.begin(self.owner, context.tokens[:-1])
 
     def observe(self, step: Step) -> None:
-        """Record what was said and the states that said it."""
+        """Record tokens and the states that produced them."""
         self._worker.observe(step.position, step.tokens, step.hidden)

@@ -1,7 +1,6 @@
 """The target protocol: what the decode loop asks of a loaded model.
 
-A target knows tokens, logits and hidden states; not chats, files or screens. Two implementations:
-`engines.llama` (llama.cpp, the default) and `engines.hf.target`.
+`engines.llama` (llama.cpp, the default) and `engines.hf.target` implement it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class ForwardOutput:
-    """What one forward pass gave for each of its rows. Views: valid until the target's next call.
+    """The output of one forward pass. Views: valid until the target's next call.
 
     Attributes:
         logits: float32 [rows, vocabulary].
@@ -51,7 +50,7 @@ class Target(Protocol):
 
     @property
     def context_length(self) -> int:
-        """Tokens that the KV cache holds at most."""
+        """Most tokens that the KV cache holds."""
         ...
 
     @property
@@ -66,10 +65,10 @@ class Target(Protocol):
 
     @property
     def rollback_rows(self) -> int:
-        """Rows that `commit` drops in place; `max_rows` where it drops any number so.
+        """Rows that `commit` can drop in place; `max_rows` where it can drop any number.
 
-        To drop more (a recurrent memory cannot forget), it goes back to a checkpoint that `verify`
-        saved, and re-evaluates the rows it keeps in a pass of their own.
+        To drop more (a recurrent memory cannot be rewound), it restores a checkpoint that `verify`
+        saved, and re-evaluates the rows it keeps in a separate pass.
         """
         ...
 
@@ -81,9 +80,9 @@ class Target(Protocol):
     def prefill(self, tokens: Sequence[int]) -> Iterator[int]:
         """Make the cache hold exactly `tokens`, evaluating only what follows the common prefix.
 
-        Yields the number of tokens in the cache after each chunk; a caller that stops
-        iterating leaves a valid, shorter cache. At least the last token is always evaluated, so
-        that `last_row` is fresh at the end.
+        Yields the number of tokens in the cache after each chunk; a caller that stops iterating
+        leaves a valid, shorter cache. At least the last token is always evaluated, so that
+        `last_row` is fresh at the end.
 
         Raises:
             ContextOverflowError: `tokens` is longer than the context.
@@ -92,7 +91,7 @@ class Target(Protocol):
 
     @property
     def last_row(self) -> ForwardOutput:
-        """The row of the last prefilled token (one row); valid until the next call.
+        """The row of the last prefilled token; valid until the next call.
 
         Raises:
             RuntimeError: no prefill has finished since the cache was last changed.
@@ -105,13 +104,13 @@ class Target(Protocol):
         Row 0 is the root, at position len(self.tokens). The cache holds the tree until `commit`.
 
         Raises:
-            ContextOverflowError: the tree does not fit behind the cached tokens.
+            ContextOverflowError: the tree does not fit after the cached tokens.
             ValueError: the tree has more than `max_rows` rows.
         """
         ...
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keep the last verified tree's rows on `path` (root first), drop the rest.
+        """Keep the rows of the last verified tree on `path` (root first) and drop the others.
 
         Raises:
             RuntimeError: no tree was verified since the last commit or rewind.
@@ -125,32 +124,32 @@ class Target(Protocol):
 
 @runtime_checkable
 class ParkingTarget(Protocol):
-    """A target whose KV cache can keep other texts beside the cached one."""
+    """A target whose KV cache can keep further texts besides the current one."""
 
     def park(self) -> None:
-        """Keep the cached text until its cells are needed.
+        """Keep the current text until its cells are needed.
 
-        A later `prefill` of a text that begins like a parked one evaluates only what follows. The
-        least recently parked text goes first. Without effect where the cache holds one text only.
+        A later `prefill` of a text with a prefix of a parked one evaluates only the rest. The least
+        recently parked text is evicted first. No effect if the cache holds one text only.
         """
         ...
 
     def drop_parked(self) -> None:
-        """Leave all cells to the cached text."""
+        """Free the cells of all parked texts."""
         ...
 
     def cached_prefix(self, tokens: Sequence[int]) -> int:
-        """How many of the first of `tokens` are cached or parked."""
+        """Length of the longest prefix of `tokens` that is cached or parked."""
         ...
 
 
 @runtime_checkable
 class SavableTarget(Protocol):
-    """A target whose cached tokens can be saved and loaded instead of read again."""
+    """A target whose cached tokens can be saved and loaded instead of evaluated again."""
 
     @property
     def state_key(self) -> str:
-        """All that a saved state depends on: weights, build, precision, context."""
+        """Everything that a saved state depends on: weights, build, precision, context."""
         ...
 
     @property
@@ -167,11 +166,11 @@ class SavableTarget(Protocol):
         ...
 
     def load_state(self, tokens: Sequence[int], state: NDArray[np.uint8]) -> None:
-        """Append `tokens` to the cached ones, as if read, by the state saved at that place.
+        """Append `tokens` to the cached ones, with the state that was saved at this position.
 
         Raises:
             ContextOverflowError: they do not fit into the context.
-            ModelError: the state is refused; the cache is as it was.
+            ModelError: the state is rejected; the cache is unchanged.
         """
         ...
 
@@ -193,7 +192,7 @@ def require_prompt_fits(target: Target, length: int) -> None:
 
 
 def require_tree_fits(target: Target, rows: int) -> None:
-    """Check, for `Target.verify`, that a tree of `rows` rows fits behind the cached tokens.
+    """Check, for `Target.verify`, that a tree of `rows` rows fits after the cached tokens.
 
     Raises:
         ContextOverflowError: it does not.
@@ -209,7 +208,7 @@ def require_tree_fits(target: Target, rows: int) -> None:
 
 
 class Vocabulary(Protocol):
-    """Text to token ids and back, for one tokenizer."""
+    """Converts text to token ids and back, for one tokenizer."""
 
     @property
     def fingerprint(self) -> str:
@@ -225,7 +224,7 @@ class Vocabulary(Protocol):
         ...
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
-        """Token ids of `text`, without BOS; with `special`, control tokens in it are parsed."""
+        """Token ids of `text`, without BOS; `special`: whether control tokens in it are parsed."""
         ...
 
     def text(self, token: int) -> str:
@@ -233,5 +232,5 @@ class Vocabulary(Protocol):
         ...
 
     def piece(self, token: int) -> bytes:
-        """The bytes of a token; empty for control tokens. May be a part of a character."""
+        """The bytes of a token, maybe part of a character; empty for control tokens."""
         ...

@@ -1,7 +1,4 @@
-"""A target that passes on what another one does, for those that change its logits.
-
-Owns the passing on. What is changed is up to the subclass.
-"""
+"""A target that forwards to another one, as a base for targets that change its logits."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from engines.target import ForwardOutput, Target
 
 
 class WrappedTarget:
-    """`target` itself, until a subclass changes something. Implements `engines.target.Target`."""
+    """Forwards every call to `target`. Implements `engines.target.Target`."""
 
     def __init__(self, target: Target) -> None:
         self.fingerprint = target.fingerprint
