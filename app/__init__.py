@@ -7,7 +7,7 @@ import os
 
 import engines.llama  # noqa: F401 (before anything that brings C++ functions)
 
-# By default NumPy's matrix products use every core, and its threads keep spinning next to the
-# model's: recording states while an answer was written halved its speed (0.58 of plain decoding
-# against 1.16 with one thread). NumPy reads this when it is first imported.
+# By default NumPy's matrix products use every core, and its threads spin next to the model's:
+# recording states during an answer halved its speed (0.58 of plain decoding, 1.16 with one
+# thread). NumPy reads this when it is first imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

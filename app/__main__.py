@@ -1,6 +1,6 @@
-"""The process of `specchat`, which is `python -m app` too: streams, signals and file modes.
+"""Entry point of `specchat` and `python -m app`.
 
-Owns what must hold before anything large is imported. Refuses to know commands.
+Sets up streams, signals and the umask before anything large is imported.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from types import FrameType
 from typing import NoReturn
 
 PRIVATE = 0o077
-"""Every file that this process and its children create is its owner's alone, SQLite's logs and
-temporary files included, whatever folder it is in."""
+"""The umask: only the owner reads what this process and its children create, SQLite's logs and
+temporary files included."""
 
 ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
-"""Signals that ask a program to end; Windows has no SIGHUP."""
+"""Signals that ask a process to terminate; Windows has no SIGHUP."""
 
 MAX_CAUSE_CHARACTERS = 300
-"""Of the reason why a library cannot be loaded; some add a page of advice."""
+"""Length of the quoted reason why a library cannot be loaded; some append a page of advice."""
 
 
 def main() -> NoReturn:
@@ -28,7 +28,7 @@ def main() -> NoReturn:
     _require_utf8()
     interruptible = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
     if interruptible:
-        # Until commands run there is nothing to put in order, and no traceback worth reading.
+        # Until a command runs there is nothing to clean up, and no traceback worth reading.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.umask(PRIVATE)
     _open_standard_streams()
@@ -36,7 +36,7 @@ def main() -> NoReturn:
     try:
         from app.cli.main import INTERRUPTED, run
     except (ImportError, MemoryError, OSError) as error:
-        # Python and its libraries take 150 MB of addresses before anything is asked of them.
+        # Importing takes 150 MB of address space, more than some `ulimit -v` allow.
         cause = " ".join(str(error.__cause__ or error).split()) or "not enough memory"
         sys.exit(f"specchat cannot start: {cause[:MAX_CAUSE_CHARACTERS]}")
 
@@ -55,9 +55,9 @@ def main() -> NoReturn:
 
 
 def _require_utf8() -> None:
-    """Begin again in Python's UTF-8 mode where the locale and `PYTHONUTF8=0` make ASCII of it.
+    """Restart in Python's UTF-8 mode where the locale and `PYTHONUTF8=0` select ASCII.
 
-    Arguments, file names and output would lose every other letter.
+    Otherwise arguments, file names and output would lose all non-ASCII characters.
     """
     if sys.getfilesystemencoding() != "ascii" or sys.flags.utf8_mode:
         return
@@ -67,17 +67,17 @@ def _require_utf8() -> None:
 
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:
-    """Leave as at the end of a command, so that files are closed; a second signal ends it here."""
+    """Exit as at the end of a command, so that files are closed; a second signal kills at once."""
     signal.signal(number, signal.SIG_DFL)
     sys.exit(128 + number)
 
 
 def _open_standard_streams() -> None:
-    """Put the null device where the shell closed a stream (`>&-`), and let a stream whose encoding
-    lacks a character show `?`.
+    """Open the null device for streams that the shell closed (`>&-`), and print `?` for characters
+    that a stream's encoding lacks.
 
-    Otherwise the next file that is opened gets its number, and what libraries print would be
-    written into it: into a database.
+    Otherwise the next file opened, perhaps a database, gets the descriptor of a closed stream, and
+    what libraries print is written into it.
     """
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:

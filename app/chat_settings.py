@@ -1,7 +1,6 @@
 """The settings of a chat: system prompt, sampling, length and stop sequences, use of imports.
 
-Parses and validates them, whether they come from files or forms. What sampling settings do is up to
-`engines.sampler`.
+Parses and validates them, from files and from forms.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from datastores.errors import InputError
 from engines.sampler import Sampling
 
 NEW_SEED = -1
-"""The seed that means a new one for each answer."""
+"""Draw a new seed for each answer."""
 
 MAX_TOKENS, STOP = "max_tokens", "stop"
-"""The settings, beside those of sampling, of where a chat's answers end."""
+"""Names of the settings in `AnswerEnd`, which are stored with those of sampling."""
 MAX_SEQUENCES = 16
 MAX_SEQUENCE_CHARACTERS = 200
 DOCS = "docs"
-"""The name of the setting that is one of `DOCS_MODES`."""
+"""Name of the setting whose value is one of `DOCS_MODES`."""
 DOCS_ONCE, DOCS_ITERATIVE, DOCS_KNN, DOCS_OFF = "once", "iterative", "knn", "off"
 DOCS_MODES = (DOCS_ONCE, DOCS_ITERATIVE, DOCS_KNN, DOCS_OFF)
-"""How imported texts are used: searched once for each question, or every few words, or for the
-wording of each word, or not at all."""
+"""How imported texts are used: searched once for each question, searched every few words,
+interpolated with the model at each token (KNN-LM), or not at all."""
 
 SETTING_RANGES: Mapping[str, tuple[float, float]] = {
     "temperature": (0, 100),
@@ -40,7 +39,7 @@ SETTING_RANGES: Mapping[str, tuple[float, float]] = {
     "seed": (NEW_SEED, 2**64 - 1),
     MAX_TOKENS: (1, 2**31 - 1),
 }
-"""Minimum and maximum of each setting that is a number."""
+"""Minimum and maximum of each numeric setting."""
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 _WORD = re.compile(r'"((?:[^"\\]|\\.)*)"(?=\s|$)|([^\s"]+)|(\S)')
@@ -49,12 +48,7 @@ _ESCAPED = re.compile(r"\\(.)")
 
 @dataclass(frozen=True, slots=True)
 class AnswerEnd:
-    """Where answers end.
-
-    Attributes:
-        max_tokens: the longest one.
-        stop: texts that end one, and are not part of it.
-    """
+    """Where answers end: after `max_tokens`, or before one of the texts in `stop`."""
 
     max_tokens: int
     stop: tuple[str, ...] = ()
@@ -77,7 +71,7 @@ def answer_end(chosen: Mapping[str, Any], default: AnswerEnd, where: str = "samp
 
 
 def require_sequences(sequences: tuple[str, ...], where: str) -> tuple[str, ...]:
-    """`sequences` themselves, if they can be stop sequences.
+    """Return `sequences` if they are valid stop sequences.
 
     Raises:
         InputError: one is empty or too long, or there are too many.
@@ -91,10 +85,10 @@ def require_sequences(sequences: tuple[str, ...], where: str) -> tuple[str, ...]
 
 
 def parse_sequences(typed: str) -> list[str]:
-    """Stop sequences as a person types them: `END "two words" "\\n\\n"`.
+    """Parse stop sequences as typed: `END "two words" "\\n\\n"`.
 
     Raises:
-        InputError: a quote is not closed, or they are not valid.
+        InputError: a quote is not closed, or a sequence is not valid.
     """
     sequences = list[str]()
     for quoted, word, wrong in _WORD.findall(typed):
@@ -122,10 +116,10 @@ def _quoted(sequence: str) -> str:
 
 
 def with_overrides(base: Sampling, chosen: Mapping[str, Any], where: str = "sampling") -> Sampling:
-    """`base` with the settings of `chosen` instead of its own; those of `answer_end` are left out.
+    """`base` overridden by `chosen`, without the settings of `answer_end`.
 
     Args:
-        where: where they are from, for the error.
+        where: origin of the settings, for error messages.
 
     Raises:
         InputError: an unknown setting, or a value of the wrong type or out of range.
@@ -146,7 +140,7 @@ def with_overrides(base: Sampling, chosen: Mapping[str, Any], where: str = "samp
 
 
 def require_valid(sampling: Sampling, where: str) -> Sampling:
-    """`sampling` itself, if it is valid.
+    """Return `sampling` if it is valid.
 
     Raises:
         InputError: a value is out of range.
@@ -163,7 +157,7 @@ def _require_in_range(name: str, value: float, where: str) -> None:
 
 
 def require_docs_mode(mode: str, where: str) -> str:
-    """`mode` itself, if it is one of `DOCS_MODES`.
+    """Return `mode` if it is one of `DOCS_MODES`.
 
     Raises:
         InputError: it is not.
@@ -175,10 +169,10 @@ def require_docs_mode(mode: str, where: str) -> str:
 
 
 def parse_setting(name: str, typed: str) -> int | float | str | list[str]:
-    """The value typed for the setting `name`: a number, for `DOCS` a mode, for `STOP` sequences.
+    """Parse the value typed for setting `name`: a mode for `DOCS`, sequences for `STOP`, a number.
 
     Raises:
-        InputError: it is not a number of the right type, or out of range, or as it must be.
+        InputError: the value is malformed or out of range.
     """
     if name == DOCS:
         return require_docs_mode(typed, "docs")
@@ -207,7 +201,7 @@ class ChatTuning:
 
     Attributes:
         system: the system prompt.
-        sampling: the settings that differ from the defaults, by name; where answers end, too.
+        sampling: sampling settings, `MAX_TOKENS` and `STOP`, where they differ from the defaults.
         docs: one of `DOCS_MODES`; empty for the default.
     """
 
@@ -216,7 +210,7 @@ class ChatTuning:
     docs: str = ""
 
     def summary(self) -> str:
-        """The settings in a few words; empty if there are none."""
+        """The settings in a few words; empty if all are defaults."""
         sampling = [
             f"{name.replace('_', ' ')} {format_setting(value)}"
             for name, value in self.sampling.items()

@@ -1,8 +1,7 @@
-"""The settings a person may want to keep, from config.toml, and the options of the command line.
+"""The settings in config.toml, and the global options of the command line.
 
-Owns the settings' names, meanings and defaults, and how one is written without touching the rest of
-the file. Refuses a file it does not fully understand: a misspelt setting must not be silently
-ignored. Anything that can be measured or derived is not a setting.
+A file with an unknown setting is an error, so that a misspelt one is not silently ignored. Writing
+one setting leaves the rest of the file as it is. What can be measured or derived is not a setting.
 """
 
 from __future__ import annotations
@@ -22,43 +21,44 @@ from datastores.storage.files import write_atomic
 from engines.llama.gguf import F16, KV_TYPES
 from engines.sampler import Sampling
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Settings = TypeVar("Settings", bound="DataclassInstance")
+
 DRAFTERS = ("prompt", "recycle", "crest", "dense", "draft-model", "mtp", "head")
-"""Every drafter, by the name it has on the command line."""
+"""Names of all drafters on the command line."""
 
 NOTIFY_OFF, BELL, OSC_9, OSC_777 = "off", "bell", "osc9", "osc777"
 NOTIFICATIONS = (NOTIFY_OFF, BELL, OSC_9, OSC_777)
 """How the end of a long answer is announced."""
 
 FORMER_SETTINGS = {"student": "draft_model"}
-"""What earlier versions called settings → their names now; renamed when a setting is written."""
+"""Former → present names of settings; the file is updated when a setting is written."""
 
 BYTES = ("crest.max_bytes", "chat_states.max_bytes")
 LEAST = {
     **dict.fromkeys(("context", "max_tokens", "crest.max_bytes"), 1),
     **dict.fromkeys(("threads", "learn_after", "notify_after", "chat_states.max_bytes"), 0),
 }
-"""The smallest value of each setting that counts something."""
+"""Minimum of each setting that is a count."""
 
 LARGEST, LARGEST_C = 2**62, 2**31 - 1
-"""The largest value of those in `BYTES`, and of the others, which llama.cpp takes as an int."""
+"""Maximum of the counts in `BYTES`, and of the others, which llama.cpp takes as a C int."""
 
 KINDS = {str: "a string", bool: "true or false", int: "a whole number", float: "a number"}
-"""Types of settings, as errors name them."""
+"""Types of settings, as named in errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The global options. None: not given, so the configuration or the default decides.
+    """The global options. None means not given: the settings or the default decide.
 
     Attributes:
-        model: path of a GGUF file or a safetensors folder, or a model's name; None for the
-            configured or the default one.
-        data_dir: the one directory for all data, instead of the platform's.
+        model: path of a GGUF file or a safetensors folder, or a model's name.
+        data_dir: one directory for everything, instead of the platform's.
         drafters: names from `DRAFTERS`; empty for plain decoding.
         draft_tokens: draft tokens forced at each step; None lets the budget decide.
-        seed: of the sampler.
-        temperature: of the sampler; 0 is greedy.
-        max_tokens: the longest answer, in tokens.
         exact: output bitwise equal to exact plain decoding, on the CPU; each step takes longer.
         gpu_layers: layers to offload; None for as many as fit.
     """
@@ -72,12 +72,6 @@ class Options:
     max_tokens: int | None = None
     exact: bool = False
     gpu_layers: int | None = None
-
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-Settings = TypeVar("Settings", bound="DataclassInstance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +165,7 @@ def load_config(path: Path) -> Config:
     """The settings in `path`; the defaults if there is no such file.
 
     Raises:
-        InputError: not TOML, an unknown setting, or a value of the wrong type or out of range.
+        InputError: the file is not TOML, or has an unknown setting or an invalid value.
     """
     try:
         with path.open("rb") as file:
@@ -192,10 +186,10 @@ def load_config(path: Path) -> Config:
 
 
 def _with_present_names(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """`table` with settings under the names they have now.
+    """`table` with former names of settings replaced.
 
     Raises:
-        InputError: one is there under both names.
+        InputError: a setting is present under both names.
     """
     for former in FORMER_SETTINGS.keys() & table.keys():
         if (name := FORMER_SETTINGS[former]) in table:
@@ -204,7 +198,7 @@ def _with_present_names(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _require_counts(config: Config, path: Path) -> None:
-    """Raise InputError for a count that is too small, or larger than any machine's."""
+    """Raise InputError for a count that is out of range."""
     for names, least in LEAST.items():
         value: Any = config
         for name in names.split("."):
@@ -248,7 +242,7 @@ def _value(default: object, value: Any, path: Path, name: str) -> object:
 
 
 def _texts(table: Mapping[str, Any], path: Path, prefix: str) -> Iterator[tuple[str, str]]:
-    """Name → text; TOML reads a dot in a name as a table within the table."""
+    """Name → text; TOML parses a dot in a name as a nested table."""
     for name, value in table.items():
         if isinstance(value, dict):
             for below, text in _texts(value, path, f"{prefix}{name}."):
@@ -260,12 +254,12 @@ def _texts(table: Mapping[str, Any], path: Path, prefix: str) -> Iterator[tuple[
 
 
 def write_setting(locations: Locations, name: str, value: str | bool) -> None:
-    """Set `name` at the top of the settings file; comments and other settings stay as they are.
+    """Set the top-level setting `name`; comments and other settings stay as they are.
 
-    An empty string is not written if the setting is not there.
+    An empty string is not written if the setting is absent.
 
     Raises:
-        InputError: the settings file is invalid; then it is not written to.
+        InputError: the settings file is invalid, and is left as it is.
         StoreError: it cannot be written.
     """
     load_config(locations.settings)
@@ -277,12 +271,12 @@ def write_setting(locations: Locations, name: str, value: str | bool) -> None:
         document[name] = value
         _replace(path, tomlkit.dumps(document))
     elif value != "":
-        # At the top: tomlkit might put it between a comment and the setting that is about.
+        # At the top: tomlkit might put it between a comment and the setting it describes.
         _replace(path, tomlkit.dumps({name: value}) + text)
 
 
 def _renamed(text: str) -> str:
-    """The file's `text` with settings under the names they have now."""
+    """The file's `text` with former names of settings replaced."""
     document = tomlkit.parse(text)
     for at, (key, item) in enumerate(document.body):
         if key is not None and key.key in FORMER_SETTINGS:
@@ -291,7 +285,7 @@ def _renamed(text: str) -> str:
 
 
 def _read(path: Path) -> str:
-    """The file's text with its own line endings; empty if there is no file."""
+    """The file's text with its line endings; empty if there is no file."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             return file.read()

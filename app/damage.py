@@ -1,9 +1,8 @@
-"""What of a person's files was found damaged, and how to get back what was in it.
+"""Reports files that were found damaged, and how to recover their contents.
 
-A database that is damaged is moved aside, or deleted where it can be made again, by whichever
-process opens it, and that may be one that nobody hears. So the folder itself says what happened:
-what was moved aside is told for as long as it lies there, what is made again is told once. Owns the
-words. Refuses to know who shows them.
+Whichever process opens a damaged database moves it aside, or deletes it if it can be rebuilt, and
+that process may be a background one without output. So the report is derived from the folder: a
+file that was moved aside is reported for as long as it exists, a rebuilt cache once.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from datastores.errors import StoreError
 from datastores.storage.integrity import REBUILT, quarantined_files
 
 MAX_IMPORTS = 5
-"""Named in the command that imports them again."""
+"""Maximum number of paths in the suggested import command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +25,9 @@ class Damage:
     """One damaged file.
 
     Attributes:
-        path: what was moved aside, or the note of what is made again.
+        path: the file that was moved aside, or the note about a rebuilt cache.
         text: what happened and what to do about it.
-        kept: whether what was in it lies there still.
+        kept: whether the contents still exist at `path`.
     """
 
     path: Path
@@ -37,7 +36,7 @@ class Damage:
 
 
 def found_damage(locations: Locations) -> list[Damage]:
-    """All damage that was found and is not settled; takes a fraction of a millisecond."""
+    """All damage that is not settled; takes a fraction of a millisecond."""
     chats = [_chats(path) for path in quarantined_files(locations.history)]
     imports = [_imports(path, locations) for path in quarantined_files(locations.library)]
     records = [_records(path) for path in quarantined_files(locations.imported)]
@@ -45,7 +44,7 @@ def found_damage(locations: Locations) -> list[Damage]:
 
 
 def settle(damage: Damage) -> None:
-    """Call it when the person was told of damage: what is made again is told once.
+    """Mark `damage` as reported: the note about a rebuilt cache is deleted.
 
     Raises:
         StoreError: the note cannot be deleted.
@@ -68,7 +67,7 @@ def _chats(aside: Path) -> Damage:
 
 
 def _imports(aside: Path, locations: Locations) -> Damage:
-    # Imported here: without damage nothing of importing is needed.
+    # Imported here: without damage, importing is not needed.
     from app.importing.session import read_imports
 
     moved = aside.stat().st_ctime if aside.exists() else 0.0

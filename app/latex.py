@@ -1,10 +1,11 @@
-"""LaTeX in Markdown, kept as it was written: a plugin of markdown-it.
+"""A markdown-it plugin that keeps LaTeX as it was written.
 
-Markdown takes backslashes, underscores and stars out of formulas. Here what stands between `\\(`
-and `\\)`, `\\[` and `\\]`, `$` signs or `\\begin{…}` and `\\end{…}` is text, with its delimiters,
-and a backslash escapes only what means something in Markdown. A formula of several lines is a block
-of its own, a `latex` token: lines that begin with `-` or `=` are no lists or headings in it. It
-ends at a blank line, as in LaTeX, so that text that follows cannot change it.
+Markdown removes backslashes, underscores and asterisks from formulas. This plugin keeps the text
+between `\\(` and `\\)`, `\\[` and `\\]`, `$` signs or `\\begin{…}` and `\\end{…}` with its
+delimiters, and lets a backslash escape only characters that mean something in Markdown. A formula
+of several lines is a block, a `latex` token, so that its lines that begin with `-` or `=` become
+neither lists nor headings. It ends at a blank line, as in LaTeX, so that later text cannot change
+it.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.rules_inline.escape import escape
 
 LATEX = "latex"
-"""The type of the token of a formula in lines of its own."""
+"""Token type of a formula of several lines."""
 
 MAX_INLINE_CHARS = 1_000
-"""Of a formula in a line: searching for its end has a limit, also where there are many."""
+"""Maximum length of an inline formula; it bounds the search for the end of each one."""
 
 _ESCAPABLE = frozenset("\\`*_[]()#+-.!|<>~$&\n")
-"""What means something in Markdown; LaTeX's spaces, accents and braces do not."""
+"""Characters that mean something in Markdown; LaTeX's spaces, accents and braces do not."""
 
 _OPENING = re.compile(r"\\\(|\\\[|\$\$|\$(?=\S)|\\begin\{([a-zA-Z]+\*?)\}")
 _BLOCK_OPENING = re.compile(r"\\\[|\$\$|\\begin\{([a-zA-Z]+\*?)\}")
@@ -31,13 +32,13 @@ _CLOSING = {
     "\\(": re.compile(r"\\\)"),
     "\\[": re.compile(r"\\\]"),
     "$$": re.compile(r"\$\$"),
-    # As in Pandoc: `$5 and $10` is no formula.
+    # As in Pandoc, `$5 and $10` is not a formula.
     "$": re.compile(r"(?<=[^\s\\])\$(?!\d)"),
 }
 
 
 def keep_latex(parser: MarkdownIt) -> None:
-    """Make `parser` keep LaTeX as it was written."""
+    """Install the plugin in `parser`."""
     interrupted = ["paragraph", "reference", "blockquote", "list"]
     parser.block.ruler.before("fence", LATEX, _block, {"alt": interrupted})
     parser.inline.ruler.before("escape", LATEX, _inline)
@@ -45,7 +46,6 @@ def keep_latex(parser: MarkdownIt) -> None:
 
 
 def _closing(opening: re.Match[str]) -> re.Pattern[str]:
-    """What ends the formula that `opening` begins."""
     name = opening.groups()[0]
     return re.compile(re.escape(f"\\end{{{name}}}")) if name else _CLOSING[opening[0]]
 
@@ -74,7 +74,7 @@ def _block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         return False
     first = _line(state, start)
     opening = _BLOCK_OPENING.match(first)
-    # A line that is still written may be one of text that begins with a formula.
+    # A last line that is still growing may turn out to be text that begins with a formula.
     if opening is None or state.eMarks[start] == len(state.src):
         return False
     closing = _closing(opening)

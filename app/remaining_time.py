@@ -1,29 +1,26 @@
-"""Estimates how long idle work will still take, from its speed so far.
-
-Sees only how much of the work is done, and when.
-"""
+"""Estimates the remaining time of idle work from its speed so far."""
 
 from __future__ import annotations
 
 MIN_SECONDS = 3.0
-"""Work that must have been seen before there is an estimate."""
+"""Seconds of observed work before the first estimate."""
 MAX_GAP_S = 5.0
-"""A longer time without progress was a pause: a question, or other work."""
+"""A longer gap between updates is a pause, for an answer or other work."""
 HALF_LIFE_S = 60.0
-"""Seconds of work after which what was seen before counts half."""
+"""Seconds of work after which an observation counts half."""
 
 
 class RemainingTime:
-    """Estimates the time left of one job."""
+    """Estimates the remaining time of one job."""
 
     def __init__(self) -> None:
         self._units = self._seconds = 0.0
         self._last: tuple[float, float] | None = None
 
     def update(self, done: float, total: float, now: float) -> float | None:
-        """Seconds left when `done` of `total` is done at `now`, of a clock; None while unknown.
+        """Seconds left after `done` of `total` at clock time `now`; None while unknown.
 
-        Less than before was done: another job has begun.
+        If `done` is less than before, another job has begun.
         """
         if self._last is not None:
             units, seconds = done - self._last[0], now - self._last[1]

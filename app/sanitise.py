@@ -1,18 +1,16 @@
-"""The one boundary between hostile text and the terminal.
+"""Makes untrusted text safe to print on a terminal.
 
 Text from models, documents, files, titles and errors may contain escape sequences, or characters
-that reorder or hide what is next to them. Whoever shows such text passes it through here, once, and
-shows the result as plain text (never as markup: brackets are left as they are). What is stored is
-not changed.
+that reorder or hide their neighbours. Whatever shows such text passes it through this module once,
+and shows the result as plain text, never as markup: brackets are kept. Stored text is unchanged.
 
-Each character is judged by itself, which makes this safe in a stream: a sequence needs its
-introducer (ESC, or a C1 control such as U+009B), no introducer survives, so it does not matter how
-fragments split it. What followed the introducer stays, as harmless letters. Only a line end of two
-characters can be split; `StreamCleaner` puts it together.
+Each character is judged on its own, so fragments of a stream can be cleaned separately: a sequence
+needs its introducer (ESC, or a C1 control such as U+009B), and no introducer survives. The rest of
+the sequence stays as harmless letters. Only CR LF can be split; `StreamCleaner` joins it.
 
-What changes the width of its neighbours is removed, since terminals disagree on the result, and a
-table or a column moves by a cell: zero-width joiners (an emoji family becomes its members, and
-Persian loses some non-joining letters), the selectors of emoji style, and skin tones.
+Characters that change the width of their neighbours are removed, since terminals disagree on the
+result and columns would shift: zero-width joiners (an emoji family becomes its members, and Persian
+loses some non-joining letters), emoji style selectors and skin tones.
 """
 
 from __future__ import annotations
@@ -41,23 +39,23 @@ _HIDDEN_ONE = re.compile(f"[{_HIDDEN}]")
 
 
 def clean(text: str) -> str:
-    """`text` without anything that a terminal obeys, that is invisible or of unsure width.
+    """`text` without control, invisible and width-changing characters.
 
-    Newline and tab stay; all other line ends (CR LF, CR, U+2028/9) become newlines. Other C0
-    controls and DEL become their pictures (ESC is shown as U+241B), C1 controls, lone surrogates
-    and noncharacters U+FFFD. The rest is removed.
+    Newlines and tabs stay; other line ends (CR LF, CR, U+2028/9) become newlines. Other C0 controls
+    and DEL become their pictures (ESC becomes U+241B); C1 controls, lone surrogates and
+    noncharacters become U+FFFD. The rest is removed.
     """
     return _HOSTILE.sub(_harmless, text)
 
 
 class StreamCleaner:
-    """Cleans a text that comes in fragments; together they are `clean` of the whole."""
+    """Cleans a text in fragments; joined, they equal `clean` of the whole text."""
 
     def __init__(self) -> None:
         self._after_return = False
 
     def clean(self, fragment: str) -> str:
-        """The next fragment, cleaned."""
+        """Clean the next fragment."""
         rest = fragment.removeprefix("\n") if self._after_return else fragment
         self._after_return = fragment.endswith("\r") if fragment else self._after_return
         return clean(rest)
@@ -70,7 +68,7 @@ def one_line(text: str, limit: int = TITLE_LENGTH) -> str:
 
 
 def tilde_path(path: str, limit: int = 400) -> str:
-    """A path for display on one line: `~` for the home directory."""
+    """A path on one line for display, with `~` for the home directory."""
     home = os.path.expanduser("~")
     inside = path == home or path.startswith(f"{home}/")
     return one_line("~" + path.removeprefix(home) if inside else path, limit)

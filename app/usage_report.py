@@ -1,9 +1,7 @@
-"""Statistics over weeks, from what is on disk: answers by day or week, models, draft models,
-stores.
+"""Statistics over weeks, read from disk: answers by day or week, models, draft models, stores.
 
-Owns how days are summed into periods and answers into a curve, and which files make up a store. The
-interface's statistics screen and `specchat stats` show the same report. Reading it takes a moment
-in a long history: not for the interface's thread.
+The interface's statistics screen and `specchat stats` show the same report. Reading it is too slow
+for the interface's thread when the history is long.
 """
 
 from __future__ import annotations
@@ -29,18 +27,18 @@ from datastores.chats.usage import (
 )
 
 MAX_DAYS = 14
-"""Time span up to which each day is a period of its own; a longer one is shown by weeks."""
+"""Longest time span that is shown by days; a longer one is shown by weeks."""
 SHORT_FINGERPRINT = 8
-"""Characters of a fingerprint that stand for a model whose name was not stored."""
+"""Characters of the fingerprint that name a model whose name was not stored."""
 MIN_POINT_POSITIONS = 60
-"""Positions that a point of the acceptance curve is averaged over; fewer say little."""
+"""Minimum positions that a point of the acceptance curve averages over; fewer are too noisy."""
 MAX_POINTS = 120
-"""Points of that curve; more answers are averaged over in each."""
+"""Approximate maximum of points in that curve."""
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """What was answered in the days from `start` on, up to the next period."""
+    """Usage from `start` up to the next period."""
 
     start: date
     usage: Usage
@@ -48,7 +46,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class ModelUsage:
-    """What one model answered."""
+    """Usage of one model."""
 
     name: str
     usage: Usage
@@ -56,13 +54,13 @@ class ModelUsage:
 
 @dataclass(frozen=True, slots=True)
 class AcceptancePoint:
-    """Answers in a row, drafted for by the same version of a draft model.
+    """The average over consecutive answers drafted by one version of a draft model.
 
     Attributes:
-        day: of the last of them.
+        day: day of the last answer.
         version: 0 is the original draft model.
-        positions: that its drafts were compared at.
-        acceptance: live acceptance, the share of them at which it was right.
+        positions: number of positions at which its guess was compared with the answer.
+        acceptance: live acceptance, the share of positions at which the guess was right.
     """
 
     day: date
@@ -73,12 +71,12 @@ class AcceptancePoint:
 
 @dataclass(frozen=True, slots=True)
 class DraftModelReport:
-    """The draft model that drafts for one model.
+    """The draft model of one target.
 
     Attributes:
-        model: name of the model.
-        learning: its versions, and the answers it can learn from.
-        curve: its live acceptance over time, oldest first.
+        model: name of the target.
+        learning: versions of the draft model, and the answers it can learn from.
+        curve: live acceptance over time, oldest first.
     """
 
     model: str
@@ -86,7 +84,7 @@ class DraftModelReport:
     curve: tuple[AcceptancePoint, ...]
 
     def live_acceptance(self, version: int) -> float | None:
-        """The live acceptance of one version; None if it drafted for no answer that is kept."""
+        """Live acceptance of one version; None if it drafted no stored answer."""
         points = [point for point in self.curve if point.version == version]
         positions = sum(point.positions for point in points)
         right = sum(point.positions * point.acceptance for point in points)
@@ -95,7 +93,7 @@ class DraftModelReport:
 
 @dataclass(frozen=True, slots=True)
 class StoreSize:
-    """A store, and the bytes of its files."""
+    """Disk use of one store."""
 
     name: str
     bytes: int
@@ -106,12 +104,12 @@ class UsageReport:
     """Everything that is shown.
 
     Attributes:
-        days: length of a period: 1 or 7.
-        periods: without gaps, oldest first, up to today; empty without an answer.
-        models: by tokens, most first.
-        draft_models: the one that drafted last first.
-        halted: what stopped to learn since it brought nothing, a line each.
+        days: length of a period, 1 or 7.
+        periods: oldest first, without gaps, up to today; empty if there are no answers.
+        models: in descending order of tokens.
+        draft_models: most recently used first.
         stores: those that exist.
+        halted: one line for each draft model or head whose learning was stopped as fruitless.
     """
 
     days: int
@@ -124,10 +122,10 @@ class UsageReport:
 
 
 def read_report(history: HistoryReader, locations: Locations, today: date) -> UsageReport:
-    """The report as of `today`.
+    """Read the report as of `today`.
 
     Raises:
-        StoreError: the history cannot be read, or what the draft models learned.
+        StoreError: the history or the versions of draft models cannot be read.
     """
     daily = daily_usage(history)
     days = period_days(daily, today)
@@ -160,7 +158,7 @@ def _periods(daily: Sequence[DayUsage], days: int, today: date) -> Iterator[Peri
     start = daily[0].day
     if days > 1:
         start -= timedelta(start.weekday())
-    # The clock may have been wrong: an answer of tomorrow is not left out.
+    # The clock may have been wrong: include answers dated in the future.
     last = max(today, daily[-1].day)
     while start <= last:
         end = start + timedelta(days)
@@ -169,7 +167,7 @@ def _periods(daily: Sequence[DayUsage], days: int, today: date) -> Iterator[Peri
 
 
 def _names(daily: Iterable[DayUsage]) -> dict[str, str]:
-    """The names of models by fingerprint, as they were stored last."""
+    """Latest stored name of each model, by fingerprint."""
     names: dict[str, str] = {}
     for day in daily:
         names[day.model] = current_name(day.name) or names.get(day.model, "")
@@ -195,7 +193,7 @@ def _draft_models(
     histories: Mapping[str, LearningHistory],
     names: Mapping[str, str],
 ) -> Iterator[DraftModelReport]:
-    """Draft models that drafted or learned; answers are recorded for models without one, too."""
+    """Draft models that drafted or learned; answers are recorded for targets without one, too."""
     drafted = {one.model for one in usage}
     latest_first = [*dict.fromkeys(one.model for one in reversed(usage)), *histories]
     for model in dict.fromkeys(latest_first):
@@ -206,7 +204,7 @@ def _draft_models(
 
 
 def acceptance_curve(usage: Sequence[DraftModelUsage]) -> list[AcceptancePoint]:
-    """The answers of `usage`, oldest first, averaged over as many as make a point."""
+    """`usage`, oldest first, averaged into at most about `MAX_POINTS` points."""
     least = max(MIN_POINT_POSITIONS, sum(one.compared for one in usage) // MAX_POINTS)
     points = []
     for version, answers in groupby(usage, key=lambda one: one.version):
@@ -215,7 +213,7 @@ def acceptance_curve(usage: Sequence[DraftModelUsage]) -> list[AcceptancePoint]:
         for one in run:
             compared, matched = compared + one.compared, matched + one.matched
             left -= one.compared
-            # The last point takes what would be too little for another.
+            # The last point includes a remainder that is too small for one of its own.
             if not left or (compared >= least and left >= least):
                 points.append(AcceptancePoint(one.day, version, compared, matched / compared))
                 compared = matched = 0
@@ -247,7 +245,7 @@ def _database(path: Path) -> Iterator[Path]:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file; 0 for what is none, or is gone since it was listed."""
+    """Bytes of a file; 0 if it is not a file or has been deleted since it was listed."""
     try:
         return path.stat().st_size if path.is_file() else 0
     except OSError:
