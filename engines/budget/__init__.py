@@ -1,1 +1,1 @@
-"""Decides how many draft tokens are worth verifying, zero included."""
+"""Decides how many draft tokens are worth verifying, which may be none."""

@@ -1,21 +1,18 @@
 """Calibration: how likely drafted tokens are to be accepted, learned from past outcomes.
 
 `AcceptanceModel` estimates q(row) = P(the row's token is drawn | its parent was emitted): an online
-logistic over the features of `engines.budget.selection`, learned in small batches, with forgetting.
-The output does not depend on the drafts, so every proposal, verified or not, is scored against the
-text that came; only children of emitted tokens are labelled, since q is conditional on that.
+logistic regression over the features of `engines.budget.selection`, learned in small batches, with
+forgetting. The output does not depend on the drafts, so every proposal, verified or not, is scored
+against the emitted text; only children of emitted tokens are labelled, since q is conditional.
 
-P that the text walks a path is the product of q along it. (A second regression from that product to
-P, with the reliability of recent estimates, was learned before: after an answer that repeated
-itself it took drafts of 44 tokens for sure in texts without a precedent.) Steps are small beside
-the priors, which come from real models: an answer that copies a page has thousands of labels, all
-alike, and must not outweigh them.
+P that the text follows a path is the product of q along it. A second regression from that product
+to P was worse: after an answer that repeated itself it accepted drafts of 44 tokens in texts
+without a precedent. Steps are small compared with the priors, which come from real models: an
+answer that copies a page has thousands of similar labels, which must not outweigh the priors.
 
-It learns with AdaGrad (Duchi, Hazan, Singer 2011). All of it is plain Python: rows are scored at
-every pass of the target, and for a few dozen weights and a dozen rows NumPy's calls take three
-times as long.
-
-Owns the weights, and the proposals not labelled yet. Knows no costs.
+The optimiser is AdaGrad (Duchi, Hazan, Singer 2011). It is plain Python: rows are scored at every
+pass of the target, and for a few dozen weights and a dozen rows NumPy's calls take three times as
+long.
 """
 
 from __future__ import annotations
@@ -36,20 +33,20 @@ from engines.budget.selection import (
 from engines.step import Proposal
 
 MAX_WEIGHT = 30.0
-"""Saved weights beyond this are damaged: none is learned."""
+"""Saved weights beyond this are considered damaged."""
 
 LEARNING_RATE = 0.3
-"""AdaGrad's step."""
+"""AdaGrad's step size."""
 PRIOR_SQUARES = 2.0
-"""Squared gradients that the priors count for."""
+"""Initial sum of squared gradients: the weight of the priors."""
 BATCH_LABELS = 16
-"""Labels gathered before an update: the update's fixed cost is shared."""
+"""Labels collected before an update, to share its fixed cost."""
 SQUARES_DECAY = 0.999
 """Decay of the squared gradients at each update, so that the weights keep following the text."""
 EPSILON = 1e-12
-"""Added to the squared gradients, for a drafter that is never there."""
+"""Added to the squared gradients, for drafters that are absent."""
 MAX_LOG_ODDS = 700.0
-"""Negative log odds beyond which a probability is 0, as doubles go."""
+"""Log odds below minus this are clamped, since exp would overflow a double."""
 PRIORS = {
     "prompt": (0.0, 1.0, 0.0, -1.5),
     "recycle": (-1.3, 0.25, 0.7, -0.5),
@@ -59,18 +56,14 @@ PRIORS = {
     "mtp": (0.4, 1.0, 0.0, -2.0),
     "head": (0.2, 0.9, 0.0, -1.7),
 }
-"""Weights of `PER_DRAFTER` before anything is learned: about what was learned from each of four
-workloads (greedy, sampled, and at temperature 1.5), so that a first chat need not pay for them."""
+"""Initial weights of `PER_DRAFTER`: about what was learned from each of four workloads (greedy,
+sampled, and at temperature 1.5), so that the first chat does not pay for learning them."""
 DEFAULT_PRIOR = (0.0, 0.7, 0.0, -0.5)
-"""Those of other drafters: their own log odds, discounted."""
+"""Initial weights of other drafters: their own log odds, discounted."""
 
 
 class AdaGrad:
-    """Weights learned online, each with a step size of its own.
-
-    Attributes:
-        weights: the present ones; read-only.
-    """
+    """Weights learned online, each with its own step size."""
 
     def __init__(
         self,
@@ -78,17 +71,16 @@ class AdaGrad:
         *,
         rate: float,
         prior_squares: float,
-        decay: float = 1.0,
-        epsilon: float = 0.0,
+        decay: float,
+        epsilon: float,
     ) -> None:
-        """Begin with the weights `prior`.
+        """Start with the weights `prior`.
 
         Args:
-            rate: length of the steps.
-            prior_squares: squared gradients that the prior counts for.
-            decay: of the squared gradients at each step.
-            epsilon: added to them at each step: where they decay, those of a weight without
-                gradients would reach 0, and its step would be 0 ÷ 0.
+            prior_squares: initial sum of squared gradients.
+            decay: factor of the squared gradients at each step.
+            epsilon: added to them at each step: otherwise those of a weight without gradients would
+                decay to 0, and its step would be 0 ÷ 0.
         """
         self.weights = list(prior)
         self._squares = [prior_squares] * len(prior)
@@ -97,21 +89,21 @@ class AdaGrad:
         self._epsilon = epsilon
 
     def step(self, gradient: Sequence[float]) -> None:
-        """Descend the gradient of the loss, one number for each weight."""
+        """Descend `gradient`, the loss's slope for each weight."""
         for index, slope in enumerate(gradient):
             square = self._squares[index] * self._decay + (slope * slope + self._epsilon)
             self._squares[index] = square
             self.weights[index] -= self._rate * slope / sqrt(square)
 
     def state(self) -> dict[str, list[float]]:
-        """The weights and their squared gradients, as plain JSON values."""
+        """The weights and their squared gradients as plain JSON values."""
         return {"weights": self.weights.copy(), "squares": self._squares.copy()}
 
     def restore(self, state: Mapping[str, Sequence[float]]) -> None:
         """Continue from a saved `state`; one of another shape (an older version's) is ignored.
 
         Raises:
-            ValueError: it is damaged.
+            ValueError: the state is damaged.
         """
         if all(len(state.get(name, ())) == len(self.weights) for name in ("weights", "squares")):
             weights, squares = (list(map(float, state[name])) for name in ("weights", "squares"))
@@ -122,18 +114,14 @@ class AdaGrad:
 
 @dataclass(slots=True)
 class PendingProposal:
-    """A proposal that is not yet fully labelled.
-
-    Attributes:
-        row: the last one that the text has reached.
-    """
+    """A proposal that is not fully labelled yet; `row` is the last one that the text reached."""
 
     merged: MergedDraft
     row: int
 
 
 class AcceptanceModel:
-    """Estimates q for merged drafts and learns from the text that came."""
+    """Estimates q for merged drafts and learns from the emitted text."""
 
     def __init__(self) -> None:
         self._learner = AdaGrad(
@@ -168,8 +156,8 @@ class AcceptanceModel:
         return paths
 
     def best_first(self, proposal: Proposal, temperature: float) -> float:
-        """q of the likeliest first token of one drafter's `proposal`, the others' aside; 0 if it is
-        empty."""
+        """q of the most probable first token of one drafter's `proposal`, ignoring the others; 0
+        if it is empty."""
         tree, base, weights = proposal.tree, BASE[proposal.drafter], self._learner.weights
         shared = weights[0] + weights[1] * DEPTH_SCALE + weights[2] * temperature
         shared += weights[DEPTH_COLUMNS[0]] + weights[base]
@@ -187,7 +175,7 @@ class AcceptanceModel:
         self._pending.append(PendingProposal(merged, 0))
 
     def learn(self, tokens: Sequence[int]) -> None:
-        """Score every pending proposal against the `tokens` that came, and update the weights."""
+        """Score every pending proposal against the emitted `tokens`, and update the weights."""
         if self._pending:
             self._pending = [one for one in self._pending if self._label_rows(one, tokens)]
         if self._labels >= BATCH_LABELS:
@@ -195,11 +183,11 @@ class AcceptanceModel:
             self._gradient, self._labels = [0.0] * FEATURES, 0
 
     def drop_pending(self) -> None:
-        """The answer ended or another begins: proposals not labelled by now never will be."""
+        """Drop all proposals: the answer has ended, or another begins."""
         self._pending = []
 
     def _label_rows(self, proposal: PendingProposal, tokens: Sequence[int]) -> bool:
-        """Walk the proposal along `tokens`; whether some rows are still to be labelled."""
+        """Label rows along `tokens`; returns whether some rows are still to be labelled."""
         for token in tokens:
             children = proposal.merged.children[proposal.row]
             if not children:
@@ -212,7 +200,7 @@ class AcceptanceModel:
         return bool(proposal.merged.proposers[proposal.row])
 
     def _label(self, merged: MergedDraft, row: int, accepted: bool) -> None:
-        """Add a row to the gradient of the log loss at the present weights."""
+        """Add one row to the gradient of the log loss at the present weights."""
         weights, gradient = self._learner.weights, self._gradient
         columns = merged.features(row)
         error = _sigmoid(sum([weights[column] * value for column, value in columns])) - accepted
@@ -221,14 +209,14 @@ class AcceptanceModel:
         self._labels += 1
 
     def state(self) -> dict[str, list[float]]:
-        """The weights, as plain JSON values."""
+        """The weights as plain JSON values."""
         return self._learner.state()
 
     def restore(self, state: Mapping[str, Sequence[float]]) -> None:
         """Continue from a saved `state`; one of another shape (an older version's) is ignored.
 
         Raises:
-            ValueError: it is damaged.
+            ValueError: the state is damaged.
         """
         self._learner.restore(state)
 
@@ -239,7 +227,6 @@ def _sigmoid(score: float) -> float:
 
 
 def _prior_weights() -> list[float]:
-    """The weights before anything is learned."""
     weights = [0.0] * FEATURES
     for name, base in BASE.items():
         weights[base : base + len(PER_DRAFTER)] = PRIORS.get(name, DEFAULT_PRIOR)

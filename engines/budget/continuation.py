@@ -1,20 +1,15 @@
-"""Drafters continue a model's draft: a second round of proposals, at a leaf of the first one.
+"""Continuation: a second round of proposals, at a leaf of a model's draft.
 
-In the first round every drafter starts at the root, so a draft model's two sure tokens end where
-the history may know the next twenty. In the second, the other drafters are consulted on the context
-with the path to the most probable leaf behind it, as if its tokens had been emitted. What they
-propose there is a draft as any other: P(token | its parent was emitted), merged, calibrated and
-chosen likewise. On recorded answers with an oracle that drafts two tokens, each right with 0.6 to
+In the first round every drafter starts at the root, so a draft model's two accurate tokens end
+where n-grams may know the next twenty. In the second round, the other drafters are consulted with
+the path to the most probable leaf appended to the context, as if its tokens had been emitted. Their
+proposals are drafts like any other: P(token | its parent was emitted), merged, calibrated and
+chosen as usual. On recorded answers with an oracle that drafts two tokens, each correct with 0.6 to
 0.8, n-grams that continue it add 2 to 4 % to the tokens per step at 4 rows and 5 to 8 % at 16.
 
-Only models' leaves are continued. n-grams that continued each other changed the tokens per step by
--0.2 to -0.7 %: what they do not propose at the root they seldom know better a few tokens on.
-
-The second round must earn its own time: each drafter has a backoff for it, which counts what it
-added to the value of the whole draft.
-
-Owns which leaf is continued, by whom, on what context, and whether that pays. Refuses to know how
-rows are chosen (`engines.budget.policies`).
+Only leaves of models are continued: n-grams that continued each other changed the tokens per step
+by -0.2 to -0.7 %. The second round must earn its own time: each drafter has a backoff for it, based
+on what it adds to the value of the whole draft.
 """
 
 from __future__ import annotations
@@ -31,7 +26,7 @@ from engines.drafters.protocol import Drafter
 from engines.step import Context, Proposal
 
 UNKNOWN_STATE = np.empty(0, np.float32)
-"""The target has not computed the state behind a drafted token."""
+"""The target has not computed the state after a drafted token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +34,9 @@ class Leaf:
     """A row that a model proposed and no drafter has continued.
 
     Attributes:
-        tokens: of the path from the root's child to the row.
+        tokens: the path from the root's child to the row.
         proposers: names of the drafters that proposed the row.
-        limit: rows that may follow it within the budget's limit.
+        limit: rows that may follow it within the limit of the whole draft.
     """
 
     tokens: tuple[int, ...]
@@ -49,20 +44,21 @@ class Leaf:
     limit: int
 
     def drafters(self, drafters: Sequence[Drafter]) -> list[Drafter]:
-        """Those that may continue it: a drafter that proposed a leaf has ended its own draft."""
+        """Those that may continue it; a drafter that proposed a leaf has ended its own draft."""
         return [drafter for drafter in drafters if drafter.name not in self.proposers]
 
     def context(self, context: Context) -> Context:
-        """`context` with the path behind it. A copy: drafters index what the other one holds."""
+        """A copy of `context` with the path appended: drafters index the tokens of the original."""
         tokens = [*context.tokens, *self.tokens]
         price = context.row_price
         return Context(tokens, UNKNOWN_STATE, context.temperature, row_price=price)
 
 
 def find_leaf(merged: MergedDraft, rows: Sequence[int], limit: int) -> Leaf | None:
-    """The most probable leaf of a model among `rows`, which come in order of P, if there is one.
+    """The most probable leaf of a model among `rows`, which are sorted by falling P.
 
-    Rows behind it are at most as probable, so that it and those before it take from `limit`.
+    The rows that follow it are at most as probable, so it and the rows before it count towards
+    `limit`.
     """
     for rank, row in enumerate(rows, 1):
         if merged.tree.origins[row] & MODELS and not merged.proposers[row]:
@@ -85,7 +81,7 @@ def _path(merged: MergedDraft, row: int) -> tuple[int, ...]:
 
 
 class SecondRound:
-    """Consults drafters at the most probable leaf, each while that is worth its time."""
+    """Consults drafters at the most probable leaf, as long as each is worth its time."""
 
     def __init__(self) -> None:
         self._backoffs = DrafterBackoffs()
@@ -99,11 +95,11 @@ class SecondRound:
         limit: int,
         vocabulary: int,
     ) -> list[Proposal]:
-        """Drafts behind a leaf, the cheapest drafter's first; none if there is none to continue.
+        """Drafts after a leaf, the cheapest drafter's first; empty if there is none to continue.
 
         Args:
-            rows: those that would be verified now, in order of P: no other leaf is continued.
-            limit: of the rows of the whole draft.
+            rows: those that would be verified now, by falling P: no other leaf is continued.
+            limit: rows of the whole draft.
         """
         leaf = find_leaf(merged, rows, limit)
         if leaf is None:
@@ -128,12 +124,12 @@ class SecondRound:
         planning: float,
         rate: float,
     ) -> None:
-        """Record that the round of `proposals` has added `gain` tokens to the draft's value.
+        """Record that `proposals` have added `gain` tokens to the value of the draft.
 
         Args:
-            added: P of the rows that it added and that are verified. A row counts for the cheapest
-                drafter that proposed it.
-            planning: seconds that merging and choosing anew took.
+            added: P of the rows that they added and that are verified. A row is credited to the
+                cheapest drafter that proposed it.
+            planning: seconds spent on merging and choosing again.
             rate: λ, tokens per second.
         """
         shares = dict.fromkeys((proposal.drafter for proposal in proposals), 0.0)

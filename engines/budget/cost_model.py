@@ -1,23 +1,21 @@
-"""What a forward pass costs on this machine: V(n, L), wall time of a step with n rows at length L.
+"""The cost of a forward pass on this machine: V(n, L), wall time of a step with n rows at length L.
 
-Learned from live steps and short interleaved probes; nothing is measured at start-up. Stored as
-the time of a plain step for each octave of the context length, and for each width its ratio to
-that: ratios hardly change with L, so a width measured in one chat serves the next.
+It is learned from live steps and short interleaved probes; nothing is measured at start-up. It is
+stored as the time of a plain step for each octave of the context length, and for each width its
+ratio to that: ratios hardly change with L, so a width measured in one chat serves the next.
 
 On a shared machine single steps mislead, and a width once measured as expensive would never be
-tried again. So the steepness of the curve is fitted to all samples together, each width's median
-is weighted against that fit by the number of its samples, and samples that are not refreshed are
-dropped, until the width is probed once more. While plain steps take longer than usual, wider ones
-are compared with these: a busy time once made drafts look hopeless long after it was over (virtual
-time, half of the passes 1.3 to 3 times as long: code edited by Qwen2.5 1.5B 1.21 of plain speed,
-1.29 since). The curve is not made monotone: quantised kernels take rows by fours or sixteens, and
-Qwen2.5 1.5B in Q4_K_M reads 16 rows in the time of 8.
+tried again. So the steepness of the curve is fitted to all samples together, each width's median is
+weighted against that fit by the number of its samples, and old samples are dropped until the width
+is probed once more. While plain steps take longer than usual, wider ones are compared with these;
+otherwise a busy period makes drafts look hopeless long after it (with half of the passes slowed by
+1.3 to 3, virtual time, Qwen2.5 1.5B edits code at 1.29 instead of 1.21 of plain speed). The curve
+is not monotone: quantised kernels process rows by fours or sixteens, and Qwen2.5 1.5B in Q4_K_M
+evaluates 16 rows in the time of 8.
 
-A plain step right after a wider one takes longer than one after another: llama.cpp builds its
-graph anew, 0.65 ms where a plain step takes 1.0 ms. Plain decoding has no such steps, so their
-excess counts as a cost of the wider one.
-
-Owns measurements. Decides nothing (`engines.budget.policies` does).
+A plain step after a wider one takes longer, because llama.cpp rebuilds its graph: 0.65 ms where a
+plain step takes 1.0 ms. Plain decoding has no such steps, so the excess is charged to the wider
+step.
 """
 
 from __future__ import annotations
@@ -29,35 +27,34 @@ from math import inf
 from statistics import median
 
 MAX_SAMPLES = 15
-"""For each width and octave; medians over these, since shared machines are noisy."""
+"""Samples kept for each width and octave; medians over these, since shared machines are noisy."""
 WIDTHS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64)
 """Widths that are measured; others are interpolated."""
 MIN_SAMPLES = 3
 """Samples from which on a width counts as measured."""
 REFIT_INTERVAL = 16
-"""Observations after which the curve is refitted."""
+"""Observations between two fits of the curve."""
 MEDIAN_INTERVAL = 5
-"""Plain steps after which their median is taken anew: one of 15 hardly moves it, and all costs
-follow from it."""
+"""Plain steps between two updates of their median, which one of 15 samples hardly changes."""
 PRIOR_SAMPLES = 2.0
 """Weight, in samples, of the curve fitted to all widths at each of them."""
 RECENT_STEPS = 3
 """Plain steps that show how busy the machine is at present: a wider step is compared with them
 where they take longer than usual."""
 MAX_JUMP = 1.6
-"""A sample counts for at most this many times what was expected: another program had the cores. A
-curve that is truly steeper is reached in a few samples."""
+"""Factor by which a sample may exceed the expected ratio: the excess is other programs' use of the
+cores. A curve that is truly steeper is reached in a few samples."""
 MAX_DIP = 1.4
-"""The most that fewer rows may cost of what more rows cost. Of Qwen2.5 1.5B in Q4_K_M, 15 rows take
-1.43 times as long as 16."""
+"""Largest ratio of the cost of fewer rows to that of more rows. Of Qwen2.5 1.5B in Q4_K_M, 15 rows
+take 1.43 times as long as 16."""
 PRIOR_REEVALUATION = 1.2
-"""Cost of re-evaluating rows, in passes of as many, where nothing is measured."""
+"""Cost of re-evaluating n rows in units of V(n), before it is measured."""
 STALE_STEPS = 500
 """Steps after which a width that did not occur in them loses its oldest sample."""
 
 
 def prior_ratio(rows: int) -> float:
-    """V(n) ÷ V(1) where nothing is measured: a CPU's curve, the least favourable kind."""
+    """V(n) ÷ V(1) before it is measured: a CPU's curve, the least favourable kind."""
     return float(1.0 + 0.65 * (rows - 1) ** 0.7)
 
 
@@ -81,7 +78,7 @@ class CostModel:
         self._tables: dict[float, list[float]] = {}
 
     def observe(self, rows: int, length: int, seconds: float) -> None:
-        """One step took `seconds` with `rows` rows at context length `length`."""
+        """Record a step that took `seconds` with `rows` rows at context length `length`."""
         self._age(rows)
         if rows == 1 < self._last_rows and self._plain:
             seconds = self._charge_excess(length, seconds)
@@ -107,10 +104,10 @@ class CostModel:
             self._since_median = 0
 
     def _charge_excess(self, length: int, seconds: float) -> float:
-        """Add what a plain step took longer than others to the cost of the wider one before it.
+        """Charge a plain step's excess over other plain steps to the wider step before it.
 
         Returns:
-            what it would have taken after a plain one.
+            the seconds that the plain step would have taken after another plain one.
         """
         excess = max(seconds / self.plain(length) - 1.0, 0.0)
         usual = median(self._excess)
@@ -120,16 +117,16 @@ class CostModel:
         return seconds / (1.0 + usual)
 
     def observe_reevaluation(self, rows: int, length: int, seconds: float) -> None:
-        """Going back to a checkpoint and re-evaluating `rows` rows took `seconds`."""
+        """Record that restoring a checkpoint and re-evaluating `rows` rows took `seconds`."""
         self._reevaluations.append(seconds / self.table(length)[rows])
 
     @property
     def reevaluation(self) -> float:
-        """What re-evaluating n rows costs, in units of V(n)."""
+        """Cost of re-evaluating n rows, in units of V(n)."""
         return median(self._reevaluations)
 
     def plain(self, length: int) -> float:
-        """Seconds of a plain step at context length `length`, from the nearest octave measured."""
+        """Seconds of a plain step at context length `length`, from the nearest measured octave."""
         if not self._plain:
             return 0.02
         octave = _octave(length)
@@ -145,7 +142,7 @@ class CostModel:
         return octave in self._live and len(self._plain[octave]) >= MIN_SAMPLES
 
     def ratio(self, rows: int) -> float:
-        """V(rows) ÷ V(1), at whatever context length."""
+        """V(rows) ÷ V(1), at any context length."""
         return self._curve[rows] / self._curve[1]
 
     def table(self, length: int) -> list[float]:
@@ -160,7 +157,7 @@ class CostModel:
         return (rows for rows in WIDTHS if len(self._ratios.get(rows, ())) < MIN_SAMPLES)
 
     def _age(self, rows: int) -> None:
-        """Drop samples of widths that no longer occur, one at a time."""
+        """Drop samples of widths that no longer occur, one for each `STALE_STEPS`."""
         self._seen.add(rows)
         self._steps += 1
         if self._steps % STALE_STEPS == 0:
@@ -171,7 +168,7 @@ class CostModel:
             self._refit()
 
     def _refit(self) -> None:
-        """Fit the curve to the medians, weighted by their samples."""
+        """Fit the curve to the medians, weighted by their numbers of samples."""
         self._since_refit = 0
         self._tables = {}
         medians = {rows: (median(kept), len(kept)) for rows, kept in self._ratios.items()}
@@ -193,7 +190,7 @@ class CostModel:
             self._curve[rows] = at_last + further
 
     def state(self) -> dict[str, dict[str, list[float]]]:
-        """The measurements, as plain JSON values."""
+        """The measurements as plain JSON values."""
         return {
             "plain": {str(octave): list(kept) for octave, kept in self._plain.items()},
             "ratios": {str(rows): list(kept) for rows, kept in self._ratios.items()},
@@ -212,14 +209,14 @@ class CostModel:
 
 
 def _steepness(medians: Mapping[int, tuple[float, int]]) -> float:
-    """By what factor V(n) − V(1) differs from the prior's, over all samples; 1 without any."""
+    """Ratio of V(n) − V(1) to the prior's, over all samples; 1 without any."""
     weight = sum(count * (prior_ratio(rows) - 1.0) for rows, (_, count) in medians.items())
     extra = sum(count * (measured - 1.0) for measured, count in medians.values())
     return max(extra / weight, 0.0) if weight else 1.0
 
 
 def _without_peaks(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    """The curve (width, ratio) with no width much costlier than a wider one."""
+    """The curve (width, ratio), lowered where a width is much costlier than a wider one."""
     lowered, cheapest = [], inf
     for rows, ratio in reversed(curve):
         cheapest = min(cheapest, ratio)

@@ -15,7 +15,7 @@ from engines.target import Target
 
 
 class FixedBudget:
-    """Verifies the `count` likeliest draft tokens at every step, whatever they cost; 0 is plain."""
+    """Verifies the `count` most probable draft tokens at every step; 0 is plain decoding."""
 
     def __init__(self, count: int, costs: CostModel, calibration: AcceptanceModel) -> None:
         self._count = count
@@ -23,13 +23,13 @@ class FixedBudget:
         self._calibration = calibration
 
     def begin(self, context: Context) -> None:
-        """A new answer: old proposals are not scored against its text."""
+        """Start a new answer; old proposals are not scored against its text."""
         self._calibration.drop_pending()
 
     def draft(
         self, drafters: Sequence[Drafter], context: Context, target: Target, room: int
     ) -> Draft:
-        """The `count` likeliest rows, fewer where `room` or the drafters give fewer."""
+        """The `count` most probable rows, or as many as `room` and the drafters allow."""
         count = min(self._count, room - 1)
         if count < 1 or not drafters:
             return root_only(context.root), ()
@@ -43,7 +43,7 @@ class FixedBudget:
         return prune(merged.tree, order[:count]), tuple(proposals)
 
     def top_tokens_needed(self, drafters: Sequence[Drafter]) -> int:
-        """As many as any drafter learns from."""
+        """The most that any drafter learns from."""
         return max((drafter.top_tokens_needed for drafter in drafters), default=0)
 
     def observe(self, step: Step) -> None:
