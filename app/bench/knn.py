@@ -24,14 +24,14 @@ from app.engine.engine import Engine
 from datastores.dense.flat_keys import FlatKeys, Rows, Tokens
 from datastores.dense.projection import Codes, Floats, Projection, fit
 from datastores.errors import InputError
-from datastores.passages.exact import ExactSearch
-from datastores.passages.vectors import HNSW_LINKS
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria
 from engines.ralm.events import RalmStatistics
 from engines.ralm.knn_lm import InterpolatedTarget, Interpolation, write_sequentially
 from engines.ralm.knn_speculative import PRIOR_ACCURACY, SpeculativeKnn
 from engines.ralm.stride_writer import RalmRequest, StrideWriter
+from engines.retrieval.exact import ExactSearch
+from engines.retrieval.vectors import HNSW_LINKS
 from engines.sampler import make_sampler
 from engines.state_encoding import InPlace
 from engines.step import Step

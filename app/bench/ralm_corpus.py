@@ -22,15 +22,15 @@ from pathlib import Path
 import numpy as np
 
 from datastores.errors import InputError
-from datastores.passages.bm25 import CONTENT_WEIGHT
-from datastores.passages.chunks import split
-from datastores.passages.exact import Vectors
-from datastores.passages.inverted_index import Integers, InvertedIndex, Segment
-from datastores.passages.protocol import Passage, ScoredPassage
-from datastores.passages.question_words import informative_words
-from datastores.passages.vectors import VectorIndex
+from datastores.passages.chunks import Passage, split
+from datastores.passages.embeddings import Vectors
 from datastores.passages.word_counts import PassageWords, count_words
 from engines.ralm.knowledge_base import KnowledgeBase, Query, TextKnowledgeBase
+from engines.retrieval.bm25 import CONTENT_WEIGHT
+from engines.retrieval.inverted_index import Integers, InvertedIndex, Segment
+from engines.retrieval.protocol import ScoredPassage
+from engines.retrieval.question_words import informative_words
+from engines.retrieval.vectors import VectorIndex
 
 EXACT, APPROXIMATE, SPARSE = "edr", "adr", "sr"
 RETRIEVERS = (EXACT, APPROXIMATE, SPARSE)
@@ -103,7 +103,7 @@ class DenseKnowledgeBase:
 
 
 class SparseRetriever:
-    """Implements `datastores.passages.protocol.Retriever` in memory.
+    """Implements `engines.retrieval.protocol.Retriever` in memory.
 
     Args:
         filler: number of passages of random words beside `passages`.

@@ -15,8 +15,7 @@ from pathlib import Path
 from app.indexing.passage_index import FoundPassage, open_passages
 from app.locations import Locations
 from datastores.library.library import Library
-from datastores.passages.chunks import Chunk
-from datastores.passages.protocol import Passage
+from datastores.passages.chunks import Chunk, Passage
 
 CITATIONS_KEY = "citations"
 """Of the citations among an answer's stored figures; an empty list: nothing relevant was found."""

@@ -25,14 +25,15 @@ from app.models.selection import choose_embedder
 from datastores.chats.records import SYSTEM
 from datastores.errors import ModelError, SpecchatError
 from datastores.library.library import Library
-from datastores.passages.dense import DenseRetriever
-from datastores.passages.excerpts import describe_fit
-from datastores.passages.protocol import Passage, QuestionModel, ScoredPassage
+from datastores.passages.chunks import Passage
 from datastores.passages.store import PassageStore
-from datastores.passages.word_index import WordIndex
 from engines.chat_template.prompt_builder import Message
 from engines.ralm.knowledge_base import KnowledgeBase, TextKnowledgeBase, VectorKnowledgeBase
 from engines.ralm.scheduler import OptimalStride
+from engines.retrieval.dense import DenseRetriever
+from engines.retrieval.excerpts import describe_fit
+from engines.retrieval.protocol import QuestionModel, ScoredPassage
+from engines.retrieval.word_index import WordIndex
 from engines.target import Vocabulary
 
 HEADER, EXCERPTS_HEADER = "Notes:", "Notes that {fit}:"

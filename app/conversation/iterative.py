@@ -25,7 +25,7 @@ from app.conversation.imported_texts import ImportedTexts, fitting, with_notes
 from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage
-from datastores.passages.protocol import Passage
+from datastores.passages.chunks import Passage
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria
 from engines.ralm.events import ConfirmedStride, RalmStatistics

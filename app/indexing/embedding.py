@@ -22,9 +22,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
 from datastores.errors import ModelError, SpecchatError
-from datastores.passages.dense import DenseRetriever
 from datastores.passages.embeddings import Embedder, StoredVectors, UnrelatedTexts
 from datastores.passages.store import PassageStore
+from engines.retrieval.dense import DenseRetriever
 
 if TYPE_CHECKING:
     from engines.llama.embedding import EmbeddingModel

@@ -17,17 +17,17 @@ from pathlib import Path
 
 from app.locations import Locations, make_folder
 from datastores.library.library import Library
-from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.chunks import Chunk, split
-from datastores.passages.dense import DenseRetriever
-from datastores.passages.excerpts import MIN_FIT, excerpts
-from datastores.passages.protocol import QuestionModel, ScoredPassage
-from datastores.passages.question_likelihood import AskedQuestion
-from datastores.passages.reranking import Reranker
 from datastores.passages.store import PassageStore
-from datastores.passages.translations import TRANSLATIONS_FILE, Translations
 from datastores.passages.word_counts import StoredWords
 from datastores.storage.integrity import discard_quarantined
+from engines.retrieval.bm25 import Bm25Retriever
+from engines.retrieval.dense import DenseRetriever
+from engines.retrieval.excerpts import MIN_FIT, excerpts
+from engines.retrieval.protocol import QuestionModel, ScoredPassage
+from engines.retrieval.question_likelihood import AskedQuestion
+from engines.retrieval.reranking import Reranker
+from engines.retrieval.translations import TRANSLATIONS_FILE, Translations
 
 MAX_PER_DOCUMENT = 2
 """Passages of one document among the results: the third says little that the first two did not."""
@@ -54,7 +54,7 @@ class FoundPassage:
         score: how well it answers the query; only ratios within one search mean something.
         nearness_fit: what its meaning adds to how well it fits.
         excerpt: what is kept of the content; empty for all of it.
-        fit: how well that fits the question; see `datastores.passages.excerpts`.
+        fit: how well that fits the question; see `engines.retrieval.excerpts`.
     """
 
     import_path: str

@@ -1,6 +1,6 @@
 """What the model of questions is trained on: entries of pages, and questions that they answer.
 
-Each chat is an entry as retrieval reads it (`datastores.passages.excerpts.entry_text`) and a
+Each chat is an entry as retrieval reads it (`engines.retrieval.excerpts.entry_text`) and a
 question. The loss of other tokens than the question's is next to nothing.
 """
 
@@ -13,7 +13,7 @@ from assets.recipe.material_files import Task
 from assets.recipe.turns import Chat, ChatTurn, Pool, user
 from assets.recipe.wording import Style, slip
 from datastores.passages.chunks import split
-from datastores.passages.excerpts import entry_text, split_lists
+from engines.retrieval.excerpts import entry_text, split_lists
 
 _TRIES = 20
 _OWN_WORDS = 0.8

@@ -1,7 +1,7 @@
 """What retrieval shows of pages for one question: the items of their chunks that answer it best.
 
 Owns how the recipe counts words where the program has an index. Which items are kept is the
-program's business (`datastores.passages.excerpts`), so that training sees what answering will.
+program's business (`engines.retrieval.excerpts`), so that training sees what answering will.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from itertools import chain
 from pathlib import Path
 
 from datastores.passages.chunks import Chunk, split
-from datastores.passages.excerpts import MIN_FIT, PassageExcerpt, excerpts
-from datastores.passages.protocol import QuestionModel
-from datastores.passages.question_likelihood import parse_question
-from datastores.passages.translations import TRANSLATIONS_FILE, Translations
 from datastores.passages.word_counts import keys_in
+from engines.retrieval.excerpts import MIN_FIT, PassageExcerpt, excerpts
+from engines.retrieval.protocol import QuestionModel
+from engines.retrieval.question_likelihood import parse_question
+from engines.retrieval.translations import TRANSLATIONS_FILE, Translations
 
 QUESTION_MODEL_FILE = "question-model-f16.gguf"
 ITEMS = 1

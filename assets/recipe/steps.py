@@ -42,9 +42,9 @@ from assets.recipe.training import (
 from assets.recipe.translations import translate
 from assets.recipe.turns import Kind
 from datastores.errors import InputError, SpecchatError
-from datastores.passages.translations import TRANSLATIONS_FILE, to_lines, write_translations
 from engines.distillation.model import Llama
 from engines.distillation.weights import read_llama_file
+from engines.retrieval.translations import TRANSLATIONS_FILE, to_lines, write_translations
 
 _LOG = logging.getLogger("assets.recipe")
 

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from assets.recipe import read_lines
 from assets.recipe.material_files import Task
 from assets.recipe.pages import Page
-from datastores.passages.question_likelihood import UNSEEN_CHANCE
-from datastores.passages.question_words import words_of
 from datastores.passages.word_counts import terms_in
+from engines.retrieval.question_likelihood import UNSEEN_CHANCE
+from engines.retrieval.question_words import words_of
 
 ROUNDS = 5
 """Of expectation maximisation; later ones only sharpen what is rare."""

@@ -30,8 +30,8 @@ from assets.recipe.retrieval import PageStatistics
 from assets.recipe.translations import translate
 from assets.recipe.values import carry
 from assets.recipe.wording import Style, ask, reword
-from datastores.passages.excerpts import PassageExcerpt, describe_fit
-from datastores.passages.translations import Translations, to_lines
+from engines.retrieval.excerpts import PassageExcerpt, describe_fit
+from engines.retrieval.translations import Translations, to_lines
 
 ANSWER_NO_COMMAND = "I do not know a command for it."
 """The answer where neither the notes nor memory have one."""

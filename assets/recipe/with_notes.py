@@ -47,7 +47,7 @@ from assets.recipe.turns import (
 from assets.recipe.values import carry
 from assets.recipe.wording import Style, reword
 from datastores.passages.chunks import Chunk, split
-from datastores.passages.excerpts import HARDLY_FIT, PassageExcerpt
+from engines.retrieval.excerpts import HARDLY_FIT, PassageExcerpt
 
 JUDGEMENT_WEIGHT = 4.0
 """Weight of an answer's first word where notes are given: it decides whether they apply."""

@@ -44,6 +44,23 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
+class Passage:
+    """A stored chunk.
+
+    Attributes:
+        id: of the chunk in its store; the order of ties.
+        text: key of the text it belongs to, as in the library.
+        part: number of the part of that text, from 0.
+        chunk: lines and content.
+    """
+
+    id: int
+    text: bytes
+    part: int
+    chunk: Chunk
+
+
+@dataclass(frozen=True, slots=True)
 class _Block:
     """Lines that belong together: a paragraph, a heading, a code block, or a piece of one."""
 

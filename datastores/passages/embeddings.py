@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datastores.errors import StoreError
-from datastores.passages.exact import Vectors
 from datastores.passages.store import PassageStore
+
+Vectors = NDArray[np.float32]
 
 STORED = np.dtype("<f2")
 """Half precision: rounding changes an inner product by a thousandth at most."""

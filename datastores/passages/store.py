@@ -15,8 +15,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from datastores.passages.chunks import Chunk
-from datastores.passages.protocol import Passage
+from datastores.passages.chunks import Chunk, Passage
 from datastores.storage.erasure import erase_requested, request_erasure
 from datastores.storage.sqlite import Schema, Store
 

@@ -36,7 +36,7 @@ Framed = tuple[list[int], int]
 
 
 class LlamaQuestionModel:
-    """Implements `datastores.passages.protocol.QuestionModel`. Threads may share it."""
+    """Implements `engines.retrieval.protocol.QuestionModel`. Threads may share it."""
 
     def __init__(self, path: Path, threads: int = 0) -> None:
         """Args:

@@ -4,7 +4,7 @@ The inner products of unit vectors have no scale of their own: for unrelated tex
 average with one model and .7 with another. Each question below is compared with all answers but
 its own.
 
-Owns the texts. Refuses to know what the scale is for (`datastores.passages.nearness`).
+Owns the texts. Refuses to know what the scale is for (`engines.retrieval.nearness`).
 """
 
 from __future__ import annotations

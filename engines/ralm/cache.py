@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from datastores.passages.protocol import Passage, ScoredPassage
+from datastores.passages.chunks import Passage
 from engines.ralm.knowledge_base import NO_MATCH, KnowledgeBase, Query
+from engines.retrieval.protocol import ScoredPassage
 
 
 class SpeculativeCache:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from datastores.passages.protocol import Passage
+from datastores.passages.chunks import Passage
 from engines.step import Step
 
 

@@ -12,8 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
-from datastores.passages.dense import DenseRetriever
-from datastores.passages.protocol import Retriever, ScoredPassage
+from engines.retrieval.dense import DenseRetriever
+from engines.retrieval.protocol import Retriever, ScoredPassage
 from engines.target import Floats
 
 NO_MATCH = float("-inf")

@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-from datastores.passages.protocol import Passage, ScoredPassage
+from datastores.passages.chunks import Passage
 from engines.ralm.cache import SpeculativeCache
 from engines.ralm.events import ConfirmedStride, RalmStatistics
 from engines.ralm.knowledge_base import KnowledgeBase, Query
@@ -29,6 +29,7 @@ from engines.ralm.sequential import encode, record_writing
 from engines.ralm.stride_rates import MAX_AHEAD
 from engines.ralm.stride_writer import RalmRequest, StrideWriter, number_of
 from engines.ralm.verification import Found, Search, Verifier
+from engines.retrieval.protocol import ScoredPassage
 
 PREFETCH, PREFETCH_FAR = 20, 256
 """Passages for each query (section 5.1), and the larger number that the paper compares it with."""

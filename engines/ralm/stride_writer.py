@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-from datastores.passages.protocol import Passage
+from datastores.passages.chunks import Passage
 from engines.budget.protocol import Budget, BudgetStatus, Draft
 from engines.decode import StopCriteria, decode
 from engines.drafters.protocol import Drafter

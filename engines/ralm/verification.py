@@ -12,9 +12,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from time import perf_counter
 from types import TracebackType
 
-from datastores.passages.exact import keep_to_this_thread
-from datastores.passages.protocol import ScoredPassage
 from engines.ralm.knowledge_base import KnowledgeBase, Query
+from engines.retrieval.exact import keep_to_this_thread
+from engines.retrieval.protocol import ScoredPassage
 
 Found = list[list[ScoredPassage]]
 Batch = Future[tuple[Found, float]]

@@ -26,7 +26,7 @@ from assets.recipe.turns import (
     notes_message,
 )
 from assets.recipe.wording import Style
-from datastores.passages.excerpts import describe_fit
+from engines.retrieval.excerpts import describe_fit
 
 
 @pytest.fixture(scope="module")

@@ -40,9 +40,9 @@ from datastores.errors import SpecchatError
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
 from datastores.passages.chunks import Chunk
-from datastores.passages.excerpts import PassageExcerpt
-from datastores.passages.question_likelihood import AskedQuestion, AskedWord
 from engines.chat_template.prompt_builder import Message
+from engines.retrieval.excerpts import PassageExcerpt
+from engines.retrieval.question_likelihood import AskedQuestion, AskedWord
 from tests.app.scripted import Recorder, ScriptedVocabulary, render, scripted_engine
 
 WALRUS = "The walrus keeps seventeen brass telescopes in the attic."

@@ -23,12 +23,11 @@ from app.indexing.passage_index import (
 from app.locations import Locations
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
-from datastores.passages import nearness, reranking
-from datastores.passages.dense import MISSING, DenseRetriever
-from datastores.passages.embeddings import Embedder, UnrelatedTexts
-from datastores.passages.exact import Vectors
-from datastores.passages.protocol import ScoredPassage
+from datastores.passages.embeddings import Embedder, UnrelatedTexts, Vectors
 from datastores.passages.store import PassageStore
+from engines.retrieval import nearness, reranking
+from engines.retrieval.dense import MISSING, DenseRetriever
+from engines.retrieval.protocol import ScoredPassage
 from tests.datastores.older import older_database
 
 

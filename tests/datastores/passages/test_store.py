@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datastores.passages.bm25 import Bm25Retriever, match_expression
 from datastores.passages.chunks import Chunk, split
 from datastores.passages.store import PassageStore
+from engines.retrieval.bm25 import Bm25Retriever, match_expression
 
 TEXTS = {
     b"tar": "# tar\n\nArchiving utility.\n\n- Extract an archive:\n\n`tar xf archive.tar`",

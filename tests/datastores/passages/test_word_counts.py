@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datastores.passages import word_counts
-from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.chunks import Chunk
 from datastores.passages.store import INDEX, PassageStore
 from datastores.passages.word_counts import (
@@ -25,8 +24,9 @@ from datastores.passages.word_counts import (
     key_of,
     surface_forms,
 )
-from datastores.passages.word_index import WordIndex
 from datastores.storage.integrity import with_checksum
+from engines.retrieval.bm25 import Bm25Retriever
+from engines.retrieval.word_index import WordIndex
 
 WORDS = ("archive", "copies", "snapshot", "volumes", "encrypting", "key", "disks")
 QUERIES = ["archive key", "copy of a snapshot", "encrypted volume disk", "page"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from datastores.passages.chunks import Chunk
-from datastores.passages.protocol import Passage, ScoredPassage
+from datastores.passages.chunks import Chunk, Passage
 from datastores.tokens import common_prefix
 from engines.ralm.knowledge_base import NO_MATCH, Query
+from engines.retrieval.protocol import ScoredPassage
 from engines.target import ForwardOutput
 from tests.engines.scripted import VOCABULARY, ScriptedTarget
 

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from datastores.passages.bm25 import Bm25Retriever
-from datastores.passages.chunks import split
-from datastores.passages.protocol import Passage
+from datastores.passages.chunks import Passage, split
 from datastores.passages.store import PassageStore
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
@@ -27,6 +25,7 @@ from engines.ralm.scheduler import FixedStride, OptimalStride
 from engines.ralm.sequential import write_iteratively
 from engines.ralm.speculative import SpeculativeRalm
 from engines.ralm.stride_writer import RalmRequest, StrideWriter
+from engines.retrieval.bm25 import Bm25Retriever
 from engines.sampler import Sampling, make_sampler
 from tests.engines.conftest import EMBEDDED, THREADS
 

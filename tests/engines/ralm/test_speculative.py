@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datastores.errors import StoreError
-from datastores.passages.protocol import ScoredPassage
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
 from engines.budget.fixed import FixedBudget
@@ -21,6 +20,7 @@ from engines.ralm.scheduler import FixedStride, OptimalStride, StrideScheduler
 from engines.ralm.sequential import write_iteratively
 from engines.ralm.speculative import SpeculativeRalm
 from engines.ralm.stride_writer import RalmRequest, StrideWriter, number_of
+from engines.retrieval.protocol import ScoredPassage
 from engines.sampler import Sampling, make_sampler
 from tests.engines.ralm.scripted import PassageTarget, ScriptedBase, prompt, query
 from tests.engines.test_decode import RandomDrafter, every_drafter

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datastores.errors import StoreError
-from datastores.passages.exact import ExactSearch, Rows, Vectors, threads_to_use
+from datastores.passages.embeddings import Vectors
+from engines.retrieval.exact import ExactSearch, Rows, threads_to_use
 
 OVERFETCH = 8
 """Candidates beyond those wanted: their scores differ from ours in the last bits."""

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from datastores.passages.inverted_index import SEGMENT_PASSAGES, InvertedIndex
-from datastores.passages.protocol import ScoredPassage
 from datastores.passages.store import PassageStore
 from datastores.passages.word_counts import PassageWords, StoredWords
+from engines.retrieval.inverted_index import SEGMENT_PASSAGES, InvertedIndex
+from engines.retrieval.protocol import ScoredPassage
 
 
 class WordIndex:
-    """Implements `datastores.passages.protocol.Retriever`.
+    """Implements `engines.retrieval.protocol.Retriever`.
 
     Methods raise StoreError if the store cannot be read. `search` and `score` may run at once.
     """

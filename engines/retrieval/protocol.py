@@ -11,24 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from datastores.passages.chunks import Chunk
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """A stored chunk.
-
-    Attributes:
-        id: of the chunk in its store; the order of ties.
-        text: key of the text it belongs to, as in the library.
-        part: number of the part of that text, from 0.
-        chunk: lines and content.
-    """
-
-    id: int
-    text: bytes
-    part: int
-    chunk: Chunk
+from datastores.passages.chunks import Passage
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,16 +20,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import chain
 
-from datastores.passages.bm25 import Bm25Retriever
-from datastores.passages.dense import DenseRetriever
-from datastores.passages.excerpts import MIN_FIT, best_items
-from datastores.passages.nearness import Nearness, growth_of
-from datastores.passages.protocol import Passage, QuestionModel, ScoredPassage
-from datastores.passages.question_likelihood import parse_question, stems_of
-from datastores.passages.question_words import STOP_WORDS, informative_words
-from datastores.passages.spellings import characters_of_unheld, respelled
-from datastores.passages.translations import Translations
+from datastores.passages.chunks import Passage
 from datastores.passages.word_counts import surface_forms
+from engines.retrieval.bm25 import Bm25Retriever
+from engines.retrieval.dense import DenseRetriever
+from engines.retrieval.excerpts import MIN_FIT, best_items
+from engines.retrieval.nearness import Nearness, growth_of
+from engines.retrieval.protocol import QuestionModel, ScoredPassage
+from engines.retrieval.question_likelihood import parse_question, stems_of
+from engines.retrieval.question_words import STOP_WORDS, informative_words
+from engines.retrieval.spellings import characters_of_unheld, respelled
+from engines.retrieval.translations import Translations
 
 CANDIDATES = 30
 """Passages of each of two rankings at least: by the question's words, and with others for them."""

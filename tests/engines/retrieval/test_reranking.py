@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from assets.recipe.retrieval import translations
-from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.chunks import Chunk
-from datastores.passages.reranking import CANDIDATES, OTHER_WORDS, Reranker
 from datastores.passages.store import PassageStore
-from datastores.passages.translations import Translations
+from engines.retrieval.bm25 import Bm25Retriever
+from engines.retrieval.reranking import CANDIDATES, OTHER_WORDS, Reranker
+from engines.retrieval.translations import Translations
 
 OTHER = {"tusker": "walru", "breakfast": "feed", "bring": "feed"}
 MANY = 1200

@@ -23,15 +23,15 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from datastores.passages.bm25 import (
+from datastores.passages.word_counts import PassageWords, Words, keys_in
+from engines.retrieval.bm25 import (
     CONTENT_WEIGHT,
     HEADING_WEIGHT,
     LENGTH_SHARE,
     SATURATION,
 )
-from datastores.passages.exact import in_parallel
-from datastores.passages.question_words import informative_words
-from datastores.passages.word_counts import PassageWords, Words, keys_in
+from engines.retrieval.exact import in_parallel
+from engines.retrieval.question_words import informative_words
 
 MIN_RARITY = 1e-6
 """FTS5's weight of a word in more than half of all passages."""

@@ -13,16 +13,16 @@ from functools import cached_property
 from itertools import islice
 from math import log
 
-from datastores.passages.protocol import ScoredPassage
-from datastores.passages.question_words import (
+from datastores.passages.store import INDEX, PassageStore, passage_of
+from datastores.search_form import is_gram
+from engines.retrieval.protocol import ScoredPassage
+from engines.retrieval.question_words import (
     MIN_STATISTICS,
     STOP_WORDS,
     informative_words,
     split_words,
 )
-from datastores.passages.spellings import characters_of_unheld
-from datastores.passages.store import INDEX, PassageStore, passage_of
-from datastores.search_form import is_gram
+from engines.retrieval.spellings import characters_of_unheld
 
 HEADING_WEIGHT, CONTENT_WEIGHT = 2.0, 1.0
 """A word in a heading counts twice."""
@@ -70,7 +70,7 @@ _FREQUENCY = f"SELECT count(*) AS number FROM {INDEX} WHERE {INDEX} MATCH ?"
 
 
 class Bm25Retriever:
-    """Implements `datastores.passages.protocol.Retriever`.
+    """Implements `engines.retrieval.protocol.Retriever`.
 
     Passages and words are counted once: what is added later needs a new retriever. Methods raise
     StoreError if the store cannot be read.

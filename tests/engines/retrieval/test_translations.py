@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from datastores.errors import StoreError
-from datastores.passages.translations import (
+from datastores.passages.word_counts import key_of
+from engines.retrieval.translations import (
     HEADING,
     Translation,
     Translations,
     to_lines,
     write_translations,
 )
-from datastores.passages.word_counts import key_of
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from datastores.passages.chunks import Chunk, split
-from datastores.passages.excerpts import (
+from engines.retrieval.excerpts import (
     INTRODUCTION_CHARACTERS,
     IntroducedList,
     best_items,
@@ -17,8 +17,8 @@ from datastores.passages.excerpts import (
     excerpts,
     split_lists,
 )
-from datastores.passages.question_likelihood import AskedQuestion, parse_question
-from datastores.passages.translations import Translations
+from engines.retrieval.question_likelihood import AskedQuestion, parse_question
+from engines.retrieval.translations import Translations
 
 ZIP = """# zip
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from datastores.passages.chunks import FENCE, HEADING, HEADING_SEPARATOR, Chunk
-from datastores.passages.question_likelihood import AskedQuestion, words_of_texts
+from engines.retrieval.question_likelihood import AskedQuestion, words_of_texts
 
 MIN_FIT = 1.45
 """What fits less is taken for no answer. Of 1,570 questions in people's own words, with one to

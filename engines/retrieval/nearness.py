@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from math import log
 
-from datastores.passages.dense import MISSING, DenseRetriever
-from datastores.passages.protocol import Passage
+from datastores.passages.chunks import Passage
+from engines.retrieval.dense import MISSING, DenseRetriever
 
 CHANCE, GROWTH, FEW = 1.0, 0.3, 3
 """The nearest of `FEW` passages or less is so near by chance; of more, so much nearer for each

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 
 from datastores.errors import StoreError
-from datastores.passages import nearness
 from datastores.passages.chunks import Chunk
-from datastores.passages.dense import MISSING, DenseRetriever
-from datastores.passages.embeddings import STORED, Embedder, StoredVectors, UnrelatedTexts
-from datastores.passages.exact import Vectors
-from datastores.passages.nearness import Nearness
+from datastores.passages.embeddings import STORED, Embedder, StoredVectors, UnrelatedTexts, Vectors
 from datastores.passages.store import PassageStore
+from engines.retrieval import nearness
+from engines.retrieval.dense import MISSING, DenseRetriever
+from engines.retrieval.nearness import Nearness
 
 WIDTH = 16
 UNRELATED = UnrelatedTexts(0.0, 0.1)
@@ -197,7 +196,7 @@ def test_what_is_loaded_in_batches_is_what_is_stored(
 def test_the_nearest_of_some_texts_are_those_among_all(
     retriever: DenseRetriever, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datastores.passages.vectors.SCORED_AT_ONCE", 4)
+    monkeypatch.setattr("engines.retrieval.vectors.SCORED_AT_ONCE", 4)
     texts = {key(number) for number in range(0, 60, 3)} | {b"not here"}
     ranked = [one.passage for one in retriever.search(["word1 page 1"], -1)[0]]
     among = [one for one in ranked if one.text in texts]

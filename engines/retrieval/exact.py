@@ -27,7 +27,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-Vectors = NDArray[np.float32]
+from datastores.passages.embeddings import Vectors
+
 Rows = NDArray[np.int64]
 
 A = TypeVar("A")

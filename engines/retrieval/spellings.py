@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from datastores.passages.question_words import NO_SUBJECT
 from datastores.search_form import (
     WORD,
     fold,
@@ -23,6 +22,7 @@ from datastores.search_form import (
     with_digraphs,
     word_form,
 )
+from engines.retrieval.question_words import NO_SUBJECT
 
 Frequency = Callable[[str], int]
 """How many passages hold a word; one with `_` in it is a phrase."""

@@ -11,14 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datastores.errors import StoreError
-from datastores.passages import inverted_index, word_index
-from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.chunks import Chunk
-from datastores.passages.inverted_index import MAX_SEGMENTS
-from datastores.passages.protocol import ScoredPassage
 from datastores.passages.store import PassageStore
 from datastores.passages.word_counts import PassageWords, StoredWords
-from datastores.passages.word_index import WordIndex
+from engines.retrieval import inverted_index, word_index
+from engines.retrieval.bm25 import Bm25Retriever
+from engines.retrieval.inverted_index import MAX_SEGMENTS
+from engines.retrieval.protocol import ScoredPassage
+from engines.retrieval.word_index import WordIndex
 
 WORDS = ("archive", "copies", "snapshot", "volume", "encrypting", "keys", "mounted", "disks", "net")
 

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastores.errors import StoreError
-from datastores.passages.exact import BLOCK, Vectors
-from datastores.passages.vectors import VectorIndex, inner_products
+from datastores.passages.embeddings import Vectors
+from engines.retrieval.exact import BLOCK
+from engines.retrieval.vectors import VectorIndex, inner_products
 
 WIDTH = 16
 

@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from math import log1p
 from typing import Protocol
 
-from datastores.passages.protocol import QuestionModel
-from datastores.passages.question_words import MAX_QUERY_WORDS, MIN_STATISTICS, words_of
-from datastores.passages.spellings import characters_of_unheld
-from datastores.passages.translations import Translations
 from datastores.passages.word_counts import key_of, keys_in, terms_in
 from datastores.search_form import index_form, is_gram
+from engines.retrieval.protocol import QuestionModel
+from engines.retrieval.question_words import MAX_QUERY_WORDS, MIN_STATISTICS, words_of
+from engines.retrieval.spellings import characters_of_unheld
+from engines.retrieval.translations import Translations
 
 INTRODUCTION_WEIGHT, CODE_WEIGHT = 0.5, 0.3
 """Of what introduces a text, and of its code, relative to its prose; each is a language model of

@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from datastores.passages.embeddings import Embedder, StoredVectors
-from datastores.passages.exact import Vectors
-from datastores.passages.protocol import Passage, ScoredPassage
+from datastores.passages.chunks import Passage
+from datastores.passages.embeddings import Embedder, StoredVectors, Vectors
 from datastores.passages.store import PassageStore
-from datastores.passages.vectors import VectorIndex
+from engines.retrieval.protocol import ScoredPassage
+from engines.retrieval.vectors import VectorIndex
 
 Encode = Callable[[Sequence[str]], Vectors]
 """Queries → unit vectors, float32 [queries, width]."""
@@ -22,7 +22,7 @@ MISSING = float("-inf")
 
 
 class DenseRetriever:
-    """Implements `datastores.passages.protocol.Retriever`.
+    """Implements `engines.retrieval.protocol.Retriever`.
 
     A score is the inner product of unit vectors: every passage with a vector matches every query.
     Methods raise StoreError if the store cannot be read.

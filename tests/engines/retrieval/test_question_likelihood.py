@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datastores.passages.question_likelihood import (
+from engines.retrieval.question_likelihood import (
     CODE_WEIGHT,
     INTRODUCTION_WEIGHT,
     MIN_BACKGROUND,
@@ -22,8 +22,8 @@ from datastores.passages.question_likelihood import (
     stems_of,
     words_of_texts,
 )
-from datastores.passages.question_words import MAX_QUERY_WORDS, MIN_STATISTICS
-from datastores.passages.translations import Translations
+from engines.retrieval.question_words import MAX_QUERY_WORDS, MIN_STATISTICS
+from engines.retrieval.translations import Translations
 
 
 class Common:
