@@ -1,19 +1,18 @@
-"""The adaptive budget: as many draft tokens as pay.
+"""The adaptive budget: it verifies as many draft tokens as pay.
 
-It adds rows in order of P, the probability that the text passes through them. With
+Rows are added in order of P, the probability that the text passes through them. With
 τ(n) = 1 + Σ P of the first n, it takes the n that maximises τ(n) − λ·(V(n + 1, L) + t_draft), where
 λ is the long-run rate in tokens per second. (Maximising τ per second in each step by itself
-overspends where the context is poor.) Every n is evaluated, since V has plateaus and dips. Drafters
-whose time is next to nothing, prompt lookup as a rule, are consulted at every step: they alone know
-when an old text begins again. Any other is consulted while what it adds to a draft like theirs is
-worth its own time, and is probed again now and then: never switched off for good. A slow one (a
-draft model, as a rule) comes last, after the others' draft is planned. Where a draft model has
-proposed, the others then continue its draft, if that pays likewise
-(`engines.budget.continuation`). `engines.budget.loss_limit` bounds what all this may lose before it
-wins.
+overspends where the context is poor.) Every n is evaluated, since V has plateaus and dips.
 
-Owns λ and the drafters' backoffs. Costs come from `engines.budget.cost_model`, probabilities from
-`engines.budget.acceptance_model`.
+Drafters that take next to no time, usually prompt lookup, are consulted at every step, since only
+they notice when an old text begins again. Any other is consulted while what it adds to their draft
+is worth its own time, and is retried at intervals, so that none is switched off for good. A slow
+one, usually a draft model, comes last, after the others' draft is planned. The others may then
+continue a draft model's draft (`engines.budget.continuation`). `engines.budget.loss_limit` bounds
+what all this may lose before it wins.
+
+Costs come from `engines.budget.cost_model`, probabilities from `engines.budget.acceptance_model`.
 """
 
 from __future__ import annotations
@@ -52,36 +51,35 @@ MAX_ROWS = WIDTHS[-1]
 PLAIN_INTERVAL_STEPS = 96
 """Steps between plain ones made only to measure their cost."""
 MIN_REACH_ROWS = 6
-"""Rows beside the root that drafters may always propose."""
+"""Rows, the root excluded, that drafters may always propose."""
 REACH_DECAY = 0.8
-"""Decay of the reach with each plan: requesting twice the rows that are likely costs drafters and
-planning less than requesting all that could ever pay. Those that are likely count, not those that
-were chosen, since V may fall again behind the rows requested."""
+"""Decay of the reach with each plan. Requesting twice the rows that are likely costs drafters and
+planning less than requesting all that could ever pay. Likely rows count rather than chosen ones,
+since V may fall again beyond the rows requested."""
 LIKELY_PATH = 0.4
-"""P of a path from which on a row counts as likely."""
+"""P from which on a row counts as likely."""
 PROBE_SHARE = 0.005
 """Share of decoding time that may be spent on measuring unknown widths."""
 RATE_DECAY = 0.995
 """Decay of λ's sums at each step."""
 OVERHEAD_SHARE = 0.02
-"""Share of the speed that planning and learning, the drafters' time apart, may cost where drafting
-brings nothing, whatever it has won before. They take 0.1 ms a step, a tenth of the smallest
-targets' pass. With twice the share after winnings, the median chat was 0.5 to 2.5 % slower and all
-chats together as fast (virtual time, costs of the embedded model, 12 to 16 chats)."""
+"""Share of the speed that planning and learning may cost, without the drafters' time, where
+drafting brings nothing, whatever it has won before. They take 0.1 ms a step, a tenth of the
+smallest targets' pass. With twice the share after winnings, the median chat was 0.5 to 2.5 % slower
+and all chats together as fast (virtual time, embedded model, 12 to 16 chats)."""
 MAX_LEARNING_GAP_STEPS = 3
-"""Longest pause of all drafting during which drafters go on learning."""
+"""Longest pause of all drafting during which drafters continue to learn."""
 FREE_TOKENS, SLOW_TOKENS = 0.005, 0.1
 """A drafter is free if a consultation takes the time of fewer tokens than the former, and slow if
 it takes that of more than the latter."""
 SITUATIONS = (0.3, 1.5)
-"""Tokens that the faster drafters are expected to bring, at the borders between three situations in
-each of which one is consulted or not."""
+"""Expected tokens of the faster drafters at the borders between three situations. Whether a drafter
+is consulted is decided separately in each."""
 MIN_PATH = 0.05
-"""Probability of a path from which on more tokens hardly add to what a drafter is expected to
-bring."""
+"""Path probability below which further tokens hardly add to the expected tokens of a proposal."""
 WEAK_SHARE = 0.5
-"""Share of what a row must bring below which the best first token is not worth planning for, but
-now and then, since estimates are learned from what is planned."""
+"""Share of the required gain below which the best first token is planned for only at intervals,
+which estimates need in order to learn."""
 
 
 @dataclass(slots=True)
@@ -89,8 +87,8 @@ class Plan:
     """A merged draft, its rows in order of P, and the budget's choice among them.
 
     Attributes:
-        value: τ − λ·V of the rows chosen, without what all choices have in common.
-        table: V by number of rows, with the re-evaluations to be expected of these.
+        value: τ − λ·V of the chosen rows, up to a constant.
+        table: V by number of rows, with the expected re-evaluations.
     """
 
     tree: DraftTree
@@ -102,7 +100,7 @@ class Plan:
 
 
 class AdaptiveBudget:
-    """Verifies as many draft tokens as pay on this machine, at this position of this text."""
+    """Verifies as many draft tokens as pay on this machine at this position of the text."""
 
     def __init__(
         self,
@@ -127,7 +125,7 @@ class AdaptiveBudget:
         self._consulting = False
 
     def begin(self, context: Context) -> None:
-        """A new answer: old proposals are not scored against its text."""
+        """Start a new answer; old proposals are not scored against its text."""
         self._calibration.drop_pending()
 
     def draft(
@@ -183,7 +181,7 @@ class AdaptiveBudget:
         """Consult those of the `ranked` drafters, cheapest first, that are worth it at this step.
 
         Returns:
-            those consulted, their proposals, and the slow ones, which are not consulted yet.
+            drafters consulted, their proposals, and the slow drafters, which are left for later.
         """
         ready: list[Drafter] = []
         proposals: list[Proposal] = []
@@ -212,11 +210,11 @@ class AdaptiveBudget:
         limit: int,
         rate: float,
     ) -> bool:
-        """Whether to merge, estimate and choose: some first token may pay, or it is time to see
-        whether the weak ones, or the slow drafters where there are `more`, do.
+        """Whether to merge, estimate and choose: either some first token may pay, or it is time to
+        try weak ones, or the slow drafters if there are `more`.
 
-        What a row must bring is what it costs in the draft where rows are cheapest: a second one
-        may cost more than it can bring, sixteen less.
+        The required gain of a row is its cost in the draft in which rows are cheapest: a second row
+        may cost more than it can bring, and sixteen less.
         """
         cheapest = min((table[rows] - table[1]) / (rows - 1) for rows in range(2, limit + 2))
         needed = WEAK_SHARE * MARGIN * rate * cheapest
@@ -227,11 +225,11 @@ class AdaptiveBudget:
         return bool(drafts or more) and self._drafting.should_consult()
 
     def _in_situation(self, drafter: Drafter, expected: float) -> DrafterBackoff:
-        """The backoff of a drafter where faster ones are expected to bring `expected` tokens.
+        """The backoff of a drafter where faster ones are expected to add `expected` tokens.
 
-        What a draft model adds depends on that most of all: 0.4 tokens where the others had
-        nothing, 0.1 where they expected four, both for the time of 0.2 to 0.3 (embedded model, four
-        times as wide). A situation met for the first time begins with the drafter's average.
+        The gain of a draft model depends on that most of all: 0.4 tokens where the others had none,
+        0.1 where they expected four, both for the time of 0.2 to 0.3 (embedded model, four times as
+        wide). A new situation starts with the drafter's average.
         """
         key = drafter.name, bisect(SITUATIONS, expected)
         if key not in self._situations:
@@ -249,8 +247,8 @@ class AdaptiveBudget:
         limit: int,
         target: Target,
     ) -> Plan:
-        """The plan with a slow drafter's proposal, whose gain is recorded: how much better the new
-        plan is than the old one, both in the light of the proposal."""
+        """The plan with a slow drafter's proposal. The recorded gain is how much better the new
+        plan is than the old one, both estimated with the proposal."""
         started, rate, gain = perf_counter(), self._rate(table[1]), 0.0
         if len(proposal.tree) > 1:
             graft(merged, proposal)
@@ -267,7 +265,7 @@ class AdaptiveBudget:
         return plan
 
     def top_tokens_needed(self, drafters: Sequence[Drafter]) -> int:
-        """As many as any drafter learns from that is not paused for long; none while all are."""
+        """The most that any drafter learns from that is not paused for long; 0 if all are."""
         if self._drafting.pause > MAX_LEARNING_GAP_STEPS:
             return 0
         needed = 0
@@ -293,10 +291,10 @@ class AdaptiveBudget:
         self._decode_seconds += step.timings.total
 
     def _record_drafting(self, step: Step, extra: float) -> None:
-        """Record what drafting as a whole has won by a step for which drafters were consulted.
+        """Record the gain of drafting as a whole in a step for which drafters were consulted.
 
         Args:
-            extra: what the step's pass cost beyond a plain one, in plain ones.
+            extra: cost of the step's pass beyond a plain one, in plain passes.
         """
         if self._consulting:
             plain = self._costs.plain(step.position)
@@ -310,7 +308,7 @@ class AdaptiveBudget:
         return BudgetStatus(self._costs.plain(length), self._costs.measured(length))
 
     def _rate(self, plain: float) -> float:
-        """λ, tokens per second over the long run; at least the rate of plain decoding."""
+        """λ, the long-run rate in tokens per second; at least that of plain decoding."""
         live = self._tokens / self._seconds if self._seconds > 0 else 0.0
         return max(live, 1.0 / plain)
 
@@ -318,7 +316,7 @@ class AdaptiveBudget:
         return self._since_plain >= PLAIN_INTERVAL_STEPS or not self._costs.measured(length)
 
     def _limit(self, table: Sequence[float], rate: float) -> int:
-        """The most rows beside the root that would pay, if all were accepted, and that are likely
+        """The most rows, the root excluded, that would pay if all were accepted and that are likely
         to be used."""
         most = min(1 + max(MIN_REACH_ROWS, int(self._reach)), MAX_ROWS)
         paying = (rows for rows in range(most, 2, -1) if rate * (table[rows] - table[1]) < rows - 1)
@@ -365,7 +363,7 @@ class AdaptiveBudget:
         return plan
 
     def _probe_rows(self, table: list[float], available: int) -> int:
-        """Rows to verify only to learn their cost, within `PROBE_SHARE`; else 0."""
+        """Rows to verify only to measure their cost, within `PROBE_SHARE`; else 0."""
         for rows in self._costs.unmeasured():
             extra = table[rows] - table[1]
             if rows - 1 > available:
@@ -377,8 +375,8 @@ class AdaptiveBudget:
         return 0
 
     def _record_utilities(self, plan: Plan, proposals: list[Proposal], planning: float) -> None:
-        """Record what each drafter added in the first round; a row counts for the cheapest that
-        proposed it."""
+        """Record each drafter's gain in the first round; a row is credited to the cheapest drafter
+        that proposed it."""
         rate = self._rate(plan.table[1])
         price = rate * (plan.table[plan.chosen + 1] - plan.table[1]) / max(plan.chosen, 1)
         unclaimed = [
@@ -392,19 +390,19 @@ class AdaptiveBudget:
             self._record_use(proposal, gain, proposal.seconds + share, rate)
 
     def _record_use(self, proposal: Proposal, gain: float, seconds: float, rate: float) -> None:
-        """Record what consulting a drafter brought, on the whole and in this situation."""
+        """Record the gain of a consultation, overall and in this situation."""
         self._backoffs[proposal.drafter].record(gain, seconds, rate)
         if proposal.drafter in self._asked:
             self._asked.pop(proposal.drafter).record(gain, seconds, rate)
 
 
 def _expected(plan: Plan) -> float:
-    """Tokens that the rows chosen are expected to bring."""
+    """Expected number of accepted tokens of the chosen rows."""
     return sum(plan.paths[row] for row in plan.order[: plan.chosen])
 
 
 def _promised(proposal: Proposal) -> float:
-    """Tokens that the first path of a proposal brings by its drafter's own probabilities."""
+    """Expected tokens of a proposal's first path by its drafter's own probabilities."""
     tree, path, total = proposal.tree, 1.0, 0.0
     for row in range(1, len(tree)):
         path *= tree.probabilities[row]

@@ -1,8 +1,4 @@
-"""The budget protocol: an observer of steps that decides what the next forward pass verifies.
-
-Owns what the decode loop and the screen know of a budget. Refuses to know how it decides
-(`engines.budget.policies`).
-"""
+"""The budget protocol: an observer of steps that decides what the next forward pass verifies."""
 
 from __future__ import annotations
 
@@ -21,10 +17,10 @@ Draft = tuple[DraftTree, tuple[Proposal, ...]]
 
 @dataclass(frozen=True, slots=True)
 class BudgetStatus:
-    """What plain decoding takes at the present context length, for the screen and the statistics.
+    """The cost of plain decoding, for the screen and the statistics.
 
     Attributes:
-        plain_seconds: wall time of one whole plain step (one row) at this context length.
+        plain_seconds: wall time of one whole plain step (one row) at a context length.
         plain_measured: false while `plain_seconds` is only an estimate (shown with `~`).
     """
 
@@ -42,9 +38,9 @@ class Budget(StepObserver, Protocol):
         ...
 
     def top_tokens_needed(self, drafters: Sequence[Drafter]) -> int:
-        """How many of the likeliest tokens the loop keeps for the drafters that learn from them."""
+        """How many of the most probable tokens drafters learn from, which the loop keeps."""
         ...
 
     def status(self, length: int) -> BudgetStatus:
-        """What plain decoding takes at context length `length`."""
+        """The cost of plain decoding at context length `length`."""
         ...

@@ -1,12 +1,8 @@
-"""From proposals to the tree that is verified: merge, order, choose how many rows, prune.
+"""From proposals to the tree that is verified: merge, sort, choose the number of rows, prune.
 
-The proposals of several drafters become one trie, and each row its features; rows are taken in
-order of falling P, as many as pay, and pruned to a tree of their own. Pure functions of trees,
-probabilities and costs.
-
-Owns the features that calibration learns from. Refuses to know how probable a row is
-(`engines.budget.acceptance_model`), and at which costs and rate it is chosen
-(`engines.budget.policies`).
+The proposals of several drafters become one trie, and each row gets its features, from which
+calibration learns. Rows are taken by falling P, as many as pay, and pruned to a tree of their own.
+All functions are pure functions of trees, probabilities and costs.
 """
 
 from __future__ import annotations
@@ -30,20 +26,20 @@ COMMON = ("bias", "depth", "temperature", "first", "second", "third")
 FEATURES = len(COMMON) + len(PER_DRAFTER) * len(DRAFTER_NAMES)
 """Columns of the features: bias, depth, temperature, whether the row is at depth 1, 2 or 3 (with a
 bias for each of these, P along a path is right on average, although a text that has followed a
-draft for long tends to go on following it); then, for each drafter: whether it proposed the row,
-its own log odds, its evidence, and whether it proposed only siblings of the row."""
+draft for long tends to follow it further); then, for each drafter: whether it proposed the row, its
+own log odds, its evidence, and whether it proposed only siblings of the row."""
 
 BASE = {name: len(COMMON) + len(PER_DRAFTER) * index for index, name in enumerate(DRAFTER_NAMES)}
 DEPTH_COLUMNS = tuple(COMMON.index(name) for name in ("first", "second", "third"))
 DEPTH_SCALE = 0.1
 """Value of the depth feature for each token of depth."""
 MARGIN = 1.2
-"""By what factor the expected gain of rows must exceed their cost. Those that would just pay bring
+"""Factor by which the expected gain of rows must exceed their cost. Rows that would just pay bring
 nothing on average and lose where the estimate is wrong: with 1, 1.2 and 1.5, MT-Bench's questions
 take 1.063, 1.094 and 1.060 of plain speed, edited code 1.44, 1.42 and 1.34 (recorded answers of
 SmolLM2-135M at the costs of its Q4_1 on two cores)."""
 MIN_PROBABILITY = 0.005
-"""Drafters' own probabilities are clamped to between this and 1 minus this."""
+"""Drafters' own probabilities are clamped between this and 1 minus this."""
 
 Evidence = tuple[int, float, float]
 """One drafter's estimate of a row: the first of its columns, its log odds, ln(1 + support)."""
@@ -51,24 +47,23 @@ Evidence = tuple[int, float, float]
 
 @cache
 def passed_over(bits: int) -> tuple[tuple[int, float], ...]:
-    """The columns, and their values, that say that the drafters `bits` proposed only siblings."""
+    """The columns, with values, that mark drafters `bits` as having proposed only siblings."""
     return tuple((base + 3, 1.0) for base in BASE.values() if bits >> base & 1)
 
 
 @dataclass(frozen=True, slots=True)
 class MergedDraft:
-    """A trie of all proposals (not yet estimated) and its features, of which most are 0.
+    """A trie of all proposals, not yet estimated, with sparse features.
 
-    In plain Python: between two passes of a large model the caches are cold, and each call of NumPy
-    costs several microseconds. A matrix of all features took 0.08 ms more for each draft of 8 rows.
+    It is plain Python: between two passes of a large model the caches are cold, and each call of
+    NumPy costs several microseconds. A matrix of all features took 0.08 ms more for a draft of 8
+    rows.
 
     Attributes:
-        temperature: of the sampler.
-        depths: of each row.
-        evidence: of each row, the estimates of the drafters that proposed it.
-        proposers: of each row, a bit set of the drafters, by first column, that proposed a child
+        evidence: for each row, the estimates of the drafters that proposed it.
+        proposers: for each row, a bit set of the drafters, by first column, that proposed a child
             of it.
-        children: of each row, its children: token id → row.
+        children: for each row, token id → row.
     """
 
     tree: DraftTree
@@ -79,7 +74,7 @@ class MergedDraft:
     children: list[dict[int, int]]
 
     def features(self, row: int) -> list[tuple[int, float]]:
-        """The columns of a row (not the root) that are not 0, and their values."""
+        """The non-zero columns of a row (not the root) and their values."""
         depth, silent = self.depths[row], self.proposers[self.tree.parents[row]]
         columns = [(0, 1.0), (1, depth * DEPTH_SCALE), (2, self.temperature)]
         if depth <= len(DEPTH_COLUMNS):
@@ -92,7 +87,7 @@ class MergedDraft:
         return columns
 
     def scores(self, weights: Sequence[float]) -> list[float]:
-        """The sum of weights [FEATURES] × features of each row; 0 for the root."""
+        """The dot product of weights [FEATURES] and features of each row; 0 for the root."""
         by_depth = [
             weights[0]
             + weights[1] * depth * DEPTH_SCALE
@@ -119,7 +114,7 @@ class MergedDraft:
 
 
 def merge(root: int, proposals: Sequence[Proposal], temperature: float) -> MergedDraft:
-    """One trie under `root` in which equal paths are one, with the estimates of each row."""
+    """One trie under `root` in which equal paths are merged."""
     merged = MergedDraft(root_only(root), temperature, [0], [[]], [0], [{}])
     for proposal in proposals:
         graft(merged, proposal)
@@ -127,13 +122,9 @@ def merge(root: int, proposals: Sequence[Proposal], temperature: float) -> Merge
 
 
 def graft(merged: MergedDraft, proposal: Proposal) -> None:
-    """Add a proposal; the rows that it continues are there already."""
-    tree, depths, evidence, proposers = (
-        merged.tree,
-        merged.depths,
-        merged.evidence,
-        merged.proposers,
-    )
+    """Add a proposal to the trie, which already has the rows that it continues."""
+    tree, depths, evidence = merged.tree, merged.depths, merged.evidence
+    proposers = merged.proposers
     draft, base, children = proposal.tree, BASE[proposal.drafter], merged.children
     rows = [0]
     for token in proposal.after:
@@ -159,7 +150,7 @@ def graft(merged: MergedDraft, proposal: Proposal) -> None:
 
 
 def log_odds(claimed: float) -> float:
-    """Of a drafter's own probability, within limits."""
+    """Log odds of a drafter's own probability, clamped."""
     if claimed < MIN_PROBABILITY:
         claimed = MIN_PROBABILITY
     elif claimed > 1.0 - MIN_PROBABILITY:
@@ -170,12 +161,12 @@ def log_odds(claimed: float) -> float:
 def with_reevaluations(
     table: Sequence[float], gains: Sequence[float], rollback_rows: int, reevaluation: float
 ) -> Sequence[float]:
-    """`table` with the re-evaluations to be expected, where rejected rows cannot all be dropped in
-    place.
+    """`table` with the expected cost of re-evaluations, where rejected rows cannot all be dropped
+    in place.
 
-    Of a chain with P `gains`, the walk keeps exactly p rows, the root included, with the
-    probability gains[p - 2] - gains[p - 1]; where more than `rollback_rows` are then to be dropped,
-    it re-evaluates them, at `reevaluation` · V(p).
+    Of a chain with P `gains`, the walk keeps exactly p rows, the root included, with probability
+    gains[p - 2] - gains[p - 1]. If more than `rollback_rows` are then to be dropped, the p rows
+    are re-evaluated, at `reevaluation` · V(p).
     """
     if len(gains) <= rollback_rows:
         return table
@@ -189,12 +180,12 @@ def with_reevaluations(
 
 
 def choose_count(gains: Sequence[float], table: Sequence[float], rate: float) -> int:
-    """The n that maximises τ(n) − λ·V(n + 1), where what rows add to V counts `MARGIN` times.
+    """The n that maximises τ(n) − λ·V(n + 1), where the cost of added rows counts `MARGIN` times.
 
-    The time that drafting took is spent already.
+    The time of drafting is already spent.
 
     Args:
-        gains: P of the rows in order.
+        gains: P of the rows, falling.
         table: V by number of rows, in seconds.
         rate: λ, tokens per second.
     """
@@ -212,8 +203,8 @@ def affordable(
 ) -> int:
     """The most rows, up to `chosen`, whose possible loss `limiter` allows.
 
-    A pass pays for itself with as many accepted tokens as it costs extra; along a chain, the P of
-    the last of these is the probability of that.
+    A pass pays for itself if it accepts as many tokens as it costs extra passes; along a chain,
+    the P of the last of these tokens is the probability of that.
     """
     for rows in range(chosen, 0, -1):
         extra = table[rows + 1] / table[1] - 1.0
@@ -230,10 +221,10 @@ def consult(
     vocabulary: int,
     after: tuple[int, ...] = (),
 ) -> Proposal:
-    """Consult one drafter, and time it; `context` ends with the drafted tokens `after`.
+    """Consult one drafter and time it; `context` ends with the drafted tokens `after`.
 
-    A damaged store may return out-of-vocabulary ids, which would end the answer; such proposals
-    are dropped.
+    A damaged store may yield token ids outside the vocabulary, which would end the answer; such a
+    proposal is dropped.
     """
     started = perf_counter()
     tree = drafter.propose(context, limit)
@@ -243,7 +234,7 @@ def consult(
 
 
 def by_probability(tree: DraftTree, paths: list[float], chains_only: bool) -> list[int]:
-    """Rows beside the root by falling P, parents before children; one path if `chains_only`."""
+    """Rows without the root by falling P, parents before children; one path if `chains_only`."""
     # P never grows along a path and the sort is stable, so a parent comes before its children.
     order = sorted(range(1, len(tree)), key=paths.__getitem__, reverse=True)
     if not chains_only:
@@ -257,7 +248,7 @@ def by_probability(tree: DraftTree, paths: list[float], chains_only: bool) -> li
 
 
 def prune(tree: DraftTree, rows: Sequence[int]) -> DraftTree:
-    """The tree of the root and `rows` alone, in their order."""
+    """The tree of the root and `rows`, in their order."""
     kept = DraftTree([tree.tokens[0]])
     new_rows = {0: 0}
     for row in rows:
@@ -269,7 +260,7 @@ def prune(tree: DraftTree, rows: Sequence[int]) -> DraftTree:
 
 
 def record_cost(costs: CostModel, step: Step) -> None:
-    """Learn the cost of a step, less the time of drafting and observing."""
+    """Learn the cost of a step without the time of drafting and observing."""
     if not step.prefill:
         reevaluation = step.timings.reevaluation
         seconds = step.timings.total - step.timings.draft - reevaluation
