@@ -1,10 +1,7 @@
 """CREST: what followed the same words in past chats, notes, code, and in this chat.
 
-The store's n-grams and those of the context are ranked as one (`engines.drafters.ngram_ranking`),
-which is better than merging two drafts afterwards: a path may begin in one and continue in the
-other.
-
-Owns the reading connection. Refuses to know how the store is built, and when.
+The n-grams of the store and of the context are ranked together (`engines.drafters.ngram_ranking`),
+which is better than merging two drafts: a path may begin in one and continue in the other.
 """
 
 from __future__ import annotations
@@ -19,10 +16,10 @@ from engines.step import Context, Step
 
 
 class CrestDrafter:
-    """A drafter over one tokenizer's store.
+    """Drafts from one tokenizer's store.
 
     Attributes:
-        error: why the store is not read until the next answer; None if it is.
+        error: why the store could not be read; None again with the next answer.
     """
 
     name = "crest"
@@ -53,10 +50,10 @@ class CrestDrafter:
         return rank(entries, context.tokens, limit, self._context_ngrams)
 
     def observe(self, step: Step) -> None:
-        """Nothing to learn: the context is counted in `propose`, the store is built from texts."""
+        """Nothing to learn: `propose` counts the context, and the store is built from texts."""
 
     def _lookup(self, tokens: Sequence[int]) -> list[CrestTree]:
-        """The store's entries; none once it has failed, since that must not end an answer."""
+        """The store's entries; none after an error, which must not end an answer."""
         if self.error is None:
             try:
                 return self._reader.lookup(tokens)

@@ -1,22 +1,19 @@
 """The dense drafter: what followed when the model was in a similar state (DReSD).
 
-Of all past states that led to the token just sampled, the nearest to the current one are looked up,
-and their continuations drafted (Gritta et al. 2025, section 3.5, with the filter inside the
-search). Each weighs
+Among past states that led to the token just sampled, it looks up the nearest to the current one and
+drafts their continuations (Gritta et al. 2025, section 3.5, with the filter inside the search). The
+weight of each is
 
     exp((similarity − 1) / TEMPERATURE + MATCH · (matching tokens − LOOK_BACK) + THIS_CHAT)
 
-so that 1 means a state equal to the current one after the same words; the
-last term is for the chat that is being written.
+where the last term applies to states of the current chat: elsewhere, weight 1 means a state equal
+to the current one after the same words.
 
 The continuations form a trie, every node of which gets an estimate of P(token | its parent was
-emitted): the weight of those that go through the node over the weight of those that reached its
+emitted): the weight of the continuations through the node over the weight of those through its
 parent, as kNN-LM estimates a next token (Khandelwal et al. 2020, equation 2). The total includes
 the weight of "none of these", which halves with every token of the path. The trie is grown
-best-first; how wide and how deep is decided by the budget.
-
-Owns that estimate and the order of growth. Refuses to know how states are recorded
-(`engines.state_recorder`) and searched (`datastores.dense`).
+best-first; the budget decides its width and depth.
 """
 
 from __future__ import annotations
@@ -30,23 +27,23 @@ from engines.draft_tree import DENSE, DraftTree, root_only
 from engines.step import Context, Step
 
 NEIGHBOURS = 32
-"""States asked for at most. 64 gained nothing; 3, the paper's number of drafts, lost 1 to 2 %."""
+"""Most states retrieved. 64 gained nothing; 3, the paper's number of drafts, lost 1 to 2 %."""
 MIN_NEIGHBOURS, NEIGHBOURS_PER_ROW = 8, 0.5
-"""States asked for even if no row were wanted, and more for each row that is: of few rows, the ones
-that many neighbours vote for are not better."""
+"""States retrieved for any draft, and more for each requested row: if rows are few, votes of many
+neighbours do not make them better."""
 MAX_LENGTH = 60
-"""Tokens of a continuation that are looked at."""
+"""Longest continuation in tokens."""
 TEMPERATURE = 0.2
-"""How fast weight falls with similarity. On the embedded model 0.1 gives drafts that are shorter by
-2 % at 8 rows and by 5 % at 60; 0.4 is as good."""
+"""Scale of the similarity. On the embedded model 0.1 gives drafts that are shorter by 2 % at 8 rows
+and by 5 % at 60; 0.4 is as good."""
 MATCH = 0.5
 """Weight, as a logarithm, of each of up to `LOOK_BACK` matching tokens before the root."""
 THIS_CHAT = 1.0
-"""Weight, as a logarithm, of what this chat said itself."""
+"""Weight, as a logarithm, of states of the current chat."""
 NONE_WEIGHT = 0.02
 """Weight of "none of these" at the root, where a perfect match weighs 1."""
 NONE_DECAY = 0.5
-"""What one more token of the path leaves of it."""
+"""Decay of `NONE_WEIGHT` with each token of the path."""
 MIN_PROBABILITY = 0.005
 """Path probability below which a row is not worth proposing."""
 
@@ -55,9 +52,9 @@ class DenseDrafter:
     """Drafts from a dense index.
 
     Attributes:
-        neighbours: states whose continuations are looked at. DReSD takes 3 for greedy answers and
-            10 for sampled ones…
-        longest: …and 20 or 10 tokens of each (section 5.4).
+        neighbours: most states retrieved. DReSD takes 3 for greedy answers and 10 for sampled ones
+            (section 5.4).
+        longest: most tokens of each continuation. DReSD takes 20 or 10.
     """
 
     name = "dense"
@@ -69,7 +66,7 @@ class DenseDrafter:
         self._memory = memory
 
     def begin(self, context: Context) -> None:
-        """Nothing to do: every draft is searched for afresh."""
+        """Nothing to do: every draft is searched anew."""
 
     def propose(self, context: Context, limit: int) -> DraftTree:
         """The trie of the neighbours' continuations; the root alone until the index is ready, and
@@ -87,11 +84,11 @@ class DenseDrafter:
         return grow(context.root, matches.continuations, weights, supports, DENSE, limit)
 
     def observe(self, step: Step) -> None:
-        """Nothing to do: what is said reaches the index through `engines.state_recorder`."""
+        """Nothing to learn: `engines.state_recorder` passes the answer to the index."""
 
 
 def _weights(matches: Matches) -> list[float]:
-    """How much each neighbour resembles the present, in (0, e]."""
+    """The weight of each neighbour, in (0, e]."""
     neighbours = zip(matches.similarities, matches.suffixes, matches.current, strict=True)
     return [
         exp((similarity - 1.0) / TEMPERATURE + MATCH * (suffix - LOOK_BACK) + THIS_CHAT * current)
@@ -100,8 +97,8 @@ def _weights(matches: Matches) -> list[float]:
 
 
 Entry = tuple[float, int, int, float, Sequence[int], float, int]
-"""A candidate node: minus its path probability, its parent's row, its token, its probability, the
-continuations through it, their weight, its depth. Parent and token break ties."""
+"""A candidate node: negative path probability, parent's row, token, probability, continuations
+through it, their weight, depth. Parent and token break ties."""
 
 
 def grow(
@@ -112,12 +109,12 @@ def grow(
     origin: int,
     limit: int,
 ) -> DraftTree:
-    """A tree of at most `limit` rows beside the root, added best-first by path probability.
+    """A tree of at most `limit` rows besides the root, added best-first by path probability.
 
     Args:
         continuations: tokens that followed the root, all equally long; a negative number ends one.
-        weights: of each continuation, 1 for one whose state equals the present one.
-        supports: of each continuation, falling; a row gets that of the first that goes through it.
+        weights: of each continuation, 1 for one whose state equals the current one.
+        supports: of each continuation, falling; a row gets that of the first that passes it.
     """
     tree = root_only(root)
     heap: list[Entry] = []
@@ -141,8 +138,7 @@ def _branch(
     path: float,
     depth: int,
 ) -> None:
-    """Push the children of a node `depth` tokens deep, through which `members` go, who weigh `mass`
-    together."""
+    """Push the children of a node at `depth`; `members` pass through it and weigh `mass`."""
     if not members or depth == len(continuations[0]):
         return
     total = mass + NONE_WEIGHT * NONE_DECAY**depth
@@ -155,7 +151,7 @@ def _branch(
 
 
 def _groups(tokens: list[int], members: Sequence[int]) -> Iterable[tuple[int, Sequence[int]]]:
-    """Members by their token. Mostly they all agree, which is cheap."""
+    """Members by token. They usually all agree, which is cheap to find out."""
     if tokens.count(tokens[0]) == len(tokens):
         return ((tokens[0], members),)
     groups: dict[int, list[int]] = {}

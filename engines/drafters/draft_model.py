@@ -1,9 +1,6 @@
 """A draft model: a smaller model with the target's vocabulary (Leviathan et al. 2023).
 
-The draft model reads the context in a KV cache of its own. How it drafts is in
-`engines.drafters.model_drafter`.
-
-Refuses to know which engine runs the draft model and how it was trained.
+It reads the context into a KV cache of its own and drafts as in `engines.drafters.model_drafter`.
 """
 
 from __future__ import annotations
@@ -20,11 +17,7 @@ from engines.target import Floats, Target, Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class DraftModel:
-    """A loaded draft model.
-
-    Attributes:
-        stops: tokens that end an answer; nothing is drafted behind them.
-    """
+    """A loaded draft model; nothing is drafted after one of its `stops` tokens."""
 
     model: Target
     stops: frozenset[int]
@@ -41,7 +34,7 @@ class DraftModelText:
         self.context_length = self.max_depth = model.context_length
 
     def begin(self, tokens: Sequence[int]) -> int:
-        """See `DraftingModel.begin`: 0 behind a token that the draft model does not know."""
+        """See `DraftingModel.begin`: 0 if the draft model does not know one of the tokens."""
         start = min(common_prefix(self._model.tokens, tokens), len(tokens) - 1)
         if max(tokens[start:]) >= self._model.vocabulary_size:
             return 0
@@ -80,15 +73,15 @@ class DraftModelDrafter(ModelDrafter):
 
 
 MAX_EXTRA_TOKENS = 128
-"""Unused tokens that the longer of two vocabularies may have at its end: sisters of one model are
-padded to different sizes."""
+"""Unused tokens that the longer of two vocabularies may have at its end: models of one family pad
+their vocabularies to different sizes."""
 
 
 def require_same_vocabulary(draft_model: Vocabulary, target: Vocabulary) -> None:
-    """Check that a draft model's tokens are the target's, one by one.
+    """Check that a draft model's tokens equal the target's.
 
     Raises:
-        InputError: they differ; the first token that does is given by its number.
+        InputError: they differ; the message has the number of the first that does.
     """
     common = min(draft_model.size, target.size)
     different = (token for token in range(common) if draft_model.text(token) != target.text(token))

@@ -1,22 +1,19 @@
 """The draft head: a small network on the target's last hidden state, trained on this machine.
 
-For models without a small sister. It reads the state that produced the root, which holds what the
-target is about to say, and the last few tokens; each step of it gives the probabilities of one
-further token and advances its own state (ReDrafter, arXiv 2403.09919; Hydra, 2402.05109). Its
-output is a draft vocabulary, the tokens that this person's answers use most (FR-Spec, 2502.14856),
-by rows of the target's own output matrix behind a map of low rank: a token that training has never
-seen has a sensible row too.
+It serves targets without a small model of the same family. It reads the state that produced the
+root, which encodes what the target is about to say, and the last few tokens; each step gives the
+probabilities of one further token and advances its own state (ReDrafter, arXiv 2403.09919; Hydra,
+2402.05109). Its output is a draft vocabulary, the tokens that this user's answers use most
+(FR-Spec, 2502.14856), through rows of the target's own output matrix after a low-rank map, so that
+a token that training has never seen has a sensible row too.
 
     z₀ = P·h + Σⱼ Qⱼ·e(xₜ₋ⱼ)                          h: the state; xₜ: the root; j from 1 on
     zₖ = zₖ₋₁ + D·(silu(G·c) ∘ U·c)                   c: zₖ₋₁, normed, and e of the latest token
     logits = rows·(O·norm(zₖ))                        rows [tokens, rank], e [tokens, size]: folded
 
-All of it is NumPy: a step streams a few megabytes of weights, and torch takes seconds to import.
-For a target of width 4,096 and 8,192 tokens it takes 0.9 ms on two slow cores, 1.5 ms with cold
-caches. How it drafts is in `engines.drafters.model_drafter`.
-
-Owns the arithmetic and the layout of the file. Refuses to know how it is trained
-(`engines.distillation.head`).
+It is NumPy: a step streams a few megabytes of weights, and torch takes seconds to import. For a
+target of width 4,096 and 8,192 tokens a step takes 0.9 ms on two slow cores, 1.5 ms with cold
+caches. Drafting is in `engines.drafters.model_drafter`, training in `engines.distillation.head`.
 """
 
 from __future__ import annotations
@@ -40,12 +37,12 @@ FORMAT = "specchat-head-1"
 EPSILON = 1e-6
 """Added to the mean square that a norm divides by."""
 RECENT = 4
-"""Tokens that it sees, the root included."""
+"""Tokens that it reads, the root included."""
 MAX_DEPTH = 5
-"""Tokens that it drafts at most; it is trained on the first few of them."""
+"""Most tokens drafted; it is trained on the first few of them."""
 NETWORK = ("state", "recent", "gate", "up", "down", "output")
 FOLDED = ("rows", "embeddings")
-"""Names of the weights in the file; the others in it are for training alone."""
+"""Names of the weights in the file that inference needs; the others are for training."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +50,13 @@ class Head:
     """A loaded head, of state size d, embedding size e, rank r and n tokens.
 
     Attributes:
-        target: fingerprint of the model that it drafts for. vocabulary: number of its tokens.
+        target: fingerprint of the model that it drafts for.
+        vocabulary: size of the target's vocabulary.
         tokens: int64 [n], the draft vocabulary.
         network: float32: state [d, width], recent [d, (RECENT - 1)·e], gate and up [2d, d + e],
             down [d, 2d], output [r, d].
-        rows: float32 [n, r]. embeddings: float32 [n + 1, e], of each token; the last one is that of
-            all others.
+        rows: float32 [n, r].
+        embeddings: float32 [n + 1, e]; the last row is for tokens outside the draft vocabulary.
     """
 
     target: str
@@ -78,8 +76,8 @@ def read_head(path: Path, target: str, width: int, vocabulary: int) -> Head:
     """Read a head for the model of the fingerprint `target`.
 
     Raises:
-        InputError: it was made for another model.
-        ModelError: it cannot be read, or is damaged.
+        InputError: the head was made for another model.
+        ModelError: the file cannot be read, or is damaged.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -139,11 +137,10 @@ def _require_sound(path: Path, head: Head, width: int) -> None:
 
 
 class HeadText:
-    """The text behind a state that the head drafts. Implements `model_drafter.DraftingModel`.
+    """The text that the head continues. Implements `model_drafter.DraftingModel`.
 
     Attributes:
         hidden: float32 [width], the state that produced the root; [0] if it is unknown.
-        draft_vocabulary: see `DraftingModel`.
     """
 
     context_length = sys.maxsize
@@ -164,7 +161,7 @@ class HeadText:
         return 1 if self.hidden.size else 0
 
     def read(self, count: int) -> None:
-        """See `DraftingModel.read`: nothing stands before the root."""
+        """See `DraftingModel.read`: only the root is ever unread."""
 
     def next_row(self, tokens: Sequence[int]) -> Floats:
         """See `DraftingModel.next_row`: minus infinity outside the draft vocabulary."""
@@ -177,7 +174,7 @@ class HeadText:
         state = self._state
         seen = np.concatenate([_normed(state), embeddings[self._index[tokens[-1]]]])
         gate = net["gate"] @ seen
-        # A large negative gate is 0, whatever its exponential overflows to.
+        # A large negative gate is 0, even if its exponential overflows.
         with np.errstate(over="ignore"):
             gate /= 1.0 + np.exp(-gate)
         gate *= net["up"] @ seen
@@ -193,11 +190,7 @@ def _normed(vector: Floats) -> Floats:
 
 
 class HeadDrafter(ModelDrafter):
-    """Drafts with the head.
-
-    Args:
-        stops: tokens that end an answer; nothing is drafted behind them.
-    """
+    """Drafts with the head; nothing is drafted after one of the `stops` tokens."""
 
     name = "head"
     origin = HEAD
@@ -208,6 +201,6 @@ class HeadDrafter(ModelDrafter):
         super().__init__(self._text, stops)
 
     def propose(self, context: Context, limit: int) -> DraftTree:
-        """The likeliest rows of a chain with branches; nothing where the state is unknown."""
+        """The most probable rows of a chain with branches; none where the state is unknown."""
         self._text.hidden = context.hidden
         return super().propose(context, limit)

@@ -1,21 +1,19 @@
-"""A drafter that runs a model: a draft model beside the target, or the target's own heads.
+"""A drafter that runs a model: a separate draft model, or the target's own heads.
 
-It drafts a chain of the model's likeliest tokens, with the next candidates at each depth as
+It drafts a chain of the model's most probable tokens, with the next candidates at each depth as
 branches (one forward pass gives them all). With the target's sampler it draws with the target's
 noise, and so agrees more often at temperatures above zero (`Context.draw`).
 
-Where it stops: a further pass helps only if the text follows the chain so far. It takes the time in
-which the loop emits λ·s tokens (s: measured seconds of a pass; λ: the loop's rate, learned from
-`Step.timings`), and verifying its token takes that of `Context.row_price` more. So the chain ends
-where its path probability falls to the sum of both, and a few tokens behind the deepest that was
-verified lately: what the budget does not verify is wasted work. The budget decides as for any
-drafter whether the model is consulted at all.
+A further pass helps only if the text follows the chain so far. It takes the time in which the loop
+emits λ·s tokens (s: measured seconds of a pass; λ: the loop's rate, learned from `Step.timings`),
+and verifying its token takes that of `Context.row_price` more. So the chain ends where its path
+probability falls to the sum of both. It also ends a few tokens beyond the deepest that was recently
+verified, since drafting what the budget does not verify is wasted. As for any drafter, the budget
+decides whether the model is consulted at all.
 
-Its prompt is read at the first proposal, never in `begin`, which runs before the first token is
+The prompt is read at the first proposal, not in `begin`, which runs before the first token is
 shown. A long one is read over several steps, for as much time as the drafter has earned: a share of
 each token, and all of each that nobody else drafted. Until then it proposes nothing.
-
-Refuses to know how the model reads and what it is.
 """
 
 from __future__ import annotations
@@ -37,57 +35,57 @@ from engines.target import Floats
 MAX_CHILDREN = 4
 """Candidates taken at each depth."""
 MAX_LOGIT_GAP = 4.0
-"""Tokens whose logits are this far below the likeliest one's are no candidates."""
+"""Tokens whose logits are this far below the most probable one's are not candidates."""
 MIN_PATH_PROBABILITY = 0.02
 """Path probability below which a row is not worth proposing."""
 UNMEASURED_PRICE = 0.1
-"""λ·s before passes and steps were measured."""
+"""λ·s before passes and steps are measured."""
 REACH_DECAY = 0.8
 """Decay of the depth limit with each proposal that is verified less deeply."""
 INITIAL_REACH = 8.0
-"""Depth limit before anything was verified."""
+"""Depth limit before anything is verified."""
 
 RATE_DECAY = 0.99
 """Decay of λ's sums at each step."""
 PASS_DECAY = 0.9
 """Decay of the average time of a pass."""
 MAX_SPIKE_RATIO = 4.0
-"""One pass counts for at most this many average ones: another program had the core."""
+"""Factor of the average that one pass counts for at most: another program had the core."""
 
 CHAIN_TOKENS = 16
-"""Up to this many new tokens are read in one pass, together with the first draft token's row."""
+"""Most new tokens that are read in one pass, together with the first draft token's row."""
 INITIAL_TOKENS = 8.0
-"""Time for reading before anything was earned, in tokens of the loop."""
+"""Initial allowance for reading, as the time of tokens of the loop."""
 SHARE_PER_TOKEN = 0.02
-"""Time for reading that each emitted token adds, in tokens."""
+"""Allowance for reading that each emitted token adds, in tokens."""
 MAX_TOKENS = 64.0
-"""The most time for reading that is kept, in tokens."""
+"""Largest allowance for reading, in tokens."""
 MAX_STALL_S = 0.1
-"""Longest time of reading before one step, in seconds, or one step's time if that is longer."""
+"""Longest reading before one step, in seconds, or one step's time if that is longer."""
 
 
 class DraftingModel(Protocol):
-    """What a model that drafts is asked for. It reads one text at a time."""
+    """A model that drafts. It reads one text at a time."""
 
     @property
     def context_length(self) -> int:
-        """Longest text, drafted tokens included."""
+        """Length of the longest text, drafted tokens included."""
         ...
 
     @property
     def max_depth(self) -> int:
-        """Most tokens drafted behind one another."""
+        """Maximum draft depth."""
         ...
 
     @property
     def draft_vocabulary(self) -> NDArray[np.int64] | None:
-        """Ids of the only tokens that it can draft, [n]; None where it can draft any."""
+        """Ids of the only tokens that it can draft, [n]; None if it can draft any."""
         ...
 
     def begin(self, tokens: Sequence[int]) -> int:
-        """Turn to a text; how many of its last tokens are unread, the root included.
+        """Switch to a text, and return how many of its last tokens are unread, the root included.
 
-        0 if the model cannot draft behind this text.
+        0 if the model cannot continue this text.
         """
         ...
 
@@ -95,33 +93,33 @@ class DraftingModel(Protocol):
         """Read the first `count` of the unread tokens, without the root.
 
         Raises:
-            ModelError: it failed.
+            ModelError: the model failed.
         """
         ...
 
     def next_row(self, tokens: Sequence[int]) -> Floats:
-        """Read what is left of the text, to which drafted tokens may have been added one by one.
+        """Read the rest of the text, to which drafted tokens may have been appended one by one.
 
         Returns:
-            float32 [vocabulary], the logits behind it, minus infinity outside `draft_vocabulary`: a
-            view, valid until the next call.
+            the next token's logits, float32 [vocabulary], minus infinity outside
+            `draft_vocabulary`: a view, valid until the next call.
 
         Raises:
-            ModelError: it failed.
+            ModelError: the model failed.
         """
         ...
 
 
 @dataclass(slots=True)
 class DraftCosts:
-    """What a model's drafting costs, in tokens that the loop emits in the same time.
+    """The cost of a model's drafting, in tokens that the loop emits in the same time.
 
     Attributes:
-        tokens, seconds: of the loop, decayed: λ is their ratio.
+        tokens, seconds: decayed sums over the loop's steps, whose ratio is λ.
         step_s: seconds of the last step, without drafting.
         pass_s: average seconds of a pass over one token; 0 before the first.
-        read_s: seconds for each token when reading a longer text; 0 before the first.
-        allowance: time for reading that is left, in tokens.
+        read_s: seconds per token when reading a longer text; 0 before the first.
+        allowance: remaining time for reading, in tokens.
     """
 
     tokens: float = 0.0
@@ -143,7 +141,7 @@ class DraftCosts:
         return self.pass_s / self.token_s if measured else UNMEASURED_PRICE
 
     def observe(self, step: Step, origin: int) -> None:
-        """Learn λ from a step; what only `origin` drafted earns time for reading."""
+        """Learn λ from a step; tokens that only `origin` drafted earn time for reading."""
         if step.prefill:
             return
         self.tokens = self.tokens * RATE_DECAY + len(step.tokens)
@@ -153,14 +151,14 @@ class DraftCosts:
         self.allowance = min(self.allowance + earned, MAX_TOKENS)
 
     def record_pass(self, seconds: float) -> None:
-        """A pass over one token took `seconds`."""
+        """Record that a pass over one token took `seconds`."""
         if self.pass_s:
             seconds = min(seconds, MAX_SPIKE_RATIO * self.pass_s)
             seconds = PASS_DECAY * self.pass_s + (1.0 - PASS_DECAY) * seconds
         self.pass_s = seconds
 
     def record_reading(self, tokens: int, seconds: float) -> None:
-        """Reading `tokens` tokens took `seconds`."""
+        """Record that reading `tokens` tokens took `seconds`."""
         self.read_s = seconds / tokens
         if self.token_s:
             self.allowance -= seconds / self.token_s
@@ -179,12 +177,11 @@ class ModelDrafter:
     """Drafts with a model.
 
     Args:
-        stops: tokens that end an answer; nothing is drafted behind them.
+        stops: tokens that end an answer; nothing is drafted after them.
 
     Attributes:
-        name, origin: of the kind of drafter.
-        subject: what messages call its model.
-        error: why the model failed; it proposes nothing then. None while it works.
+        subject: the model's name in messages.
+        error: why the model failed, after which it proposes nothing; None while it works.
     """
 
     name: ClassVar[str]
@@ -200,12 +197,12 @@ class ModelDrafter:
         self._reach = INITIAL_REACH
 
     def begin(self, context: Context) -> None:
-        """Nothing: reading the prompt here would delay the first token."""
+        """Nothing to do: reading the prompt here would delay the first token."""
 
     def propose(self, context: Context, limit: int) -> DraftTree:
-        """The likeliest rows of a chain with branches.
+        """The most probable rows of a chain with branches.
 
-        Nothing while the model has much to read, and where its context is full.
+        The root alone while the model has much to read, and where its context is full.
         """
         limit = min(limit, self._model.context_length - len(context.tokens))
         if limit < 1 or self.error is not None:
@@ -217,7 +214,7 @@ class ModelDrafter:
             return root_only(context.root)
 
     def observe(self, step: Step) -> None:
-        """Learn λ, and how deep drafts are verified."""
+        """Learn λ, and the depth to which drafts are verified."""
         self._costs.observe(step, self.origin)
         if not step.proposals:
             return
@@ -246,7 +243,7 @@ class ModelDrafter:
         return branches.tree(context.root, limit)
 
     def _catch_up(self, tokens: Sequence[int]) -> int:
-        """Read `tokens` but for the last few: how many are left; 0 if there was no time for it."""
+        """Read all but the last few of `tokens`; returns how many are left, 0 if time ran out."""
         unread, spent = self._model.begin(tokens), 0.0
         while unread > CHAIN_TOKENS:
             count = min(self._costs.readable(spent), unread - 1)
@@ -260,10 +257,10 @@ class ModelDrafter:
         return unread
 
     def _children(self, tokens: Sequence[int], context: Context) -> list[tuple[int, float]]:
-        """Candidates behind `tokens` and their probabilities.
+        """Candidates after `tokens` with their probabilities; the token that is drawn comes first.
 
-        The token that is drawn comes first. With the target's noise it is the target's about as
-        often as a greedy one would be: it takes the likeliest one's probability.
+        With the target's noise, the drawn token equals the target's about as often as a greedy one
+        would, so it takes the most probable token's probability.
         """
         row = self._model.next_row(tokens)
         found = likeliest(row, self._model.draft_vocabulary)
@@ -278,11 +275,7 @@ class ModelDrafter:
 
 
 class DraftBranches:
-    """Grows a chain whose every depth has branches.
-
-    Attributes:
-        path: probability of the chain so far.
-    """
+    """Grows a chain with branches at every depth; `path` is the probability of the chain so far."""
 
     def __init__(self, origin: int) -> None:
         self.path = 1.0
@@ -291,7 +284,7 @@ class DraftBranches:
         self._rows: list[tuple[float, int, int, float]] = []
 
     def extend(self, children: Sequence[tuple[int, float]]) -> int:
-        """Add `children` (token, probability) behind the chain; the first of them extends it."""
+        """Append `children` (token, probability) to the chain; the first of them extends it."""
         first = len(self._rows)
         for token, probability in children:
             self._rows.append((self.path * probability, self._tip, token, probability))
@@ -299,9 +292,9 @@ class DraftBranches:
         return children[0][0]
 
     def tree(self, root: int, limit: int) -> DraftTree:
-        """The `limit` likeliest rows under `root`."""
+        """The `limit` most probable rows under `root`."""
         tree, places = root_only(root), {-1: 0}
-        # A path is never likelier than its parent's and the sort is stable: parents come first.
+        # No path is more probable than its parent's and the sort is stable: parents come first.
         order = sorted(range(len(self._rows)), key=lambda index: -self._rows[index][0])
         for index in order[:limit]:
             path, parent, token, probability = self._rows[index]
@@ -314,10 +307,9 @@ class DraftBranches:
 def likeliest(
     row: Floats, draft_vocabulary: NDArray[np.int64] | None = None
 ) -> list[tuple[int, float]]:
-    """The likeliest tokens under the softmax of a row of logits, and their probabilities.
+    """The most probable tokens under the softmax of a row of logits, and their probabilities.
 
-    Only the sum of the softmax runs over all tokens, or over those of the draft vocabulary, which
-    may be a twentieth of them.
+    The softmax is normalised over the draft vocabulary, which may be a twentieth of all tokens.
 
     Raises:
         ModelError: a logit is not a number.

@@ -1,12 +1,10 @@
 """Multi-token prediction: the model's own heads draft (DeepSeek-V3, section 2.2).
 
-A head is a block or a few behind the target's last one, trained with it to say the token after the
-next. It starts from the target's own state and costs a small part of a pass, so it drafts nearly as
-well as a large draft model for the time of a small one, in any text and from the first answer on.
-Its probabilities are its claim; calibration learns what they are worth. How it drafts is in
+A head is one or a few blocks after the target's last one, trained with it to predict the token
+after the next. It starts from the target's own state and costs a small part of a pass, so it drafts
+nearly as well as a large draft model in the time of a small one, in any text and from the first
+answer on. `engines.llama.prediction_heads` runs the heads; drafting is in
 `engines.drafters.model_drafter`.
-
-Refuses to know how the heads are run and where they come from (`engines.llama.prediction_heads`).
 """
 
 from __future__ import annotations
@@ -24,22 +22,18 @@ class TargetWithHeads(Protocol):
 
     @property
     def heads(self) -> DraftingModel | None:
-        """Its heads, kept up to date with its cache; None where none are run."""
+        """Its heads, kept up to date with its cache; None if none are run."""
         ...
 
     @property
     def heads_problem(self) -> str:
-        """Why its heads are not run; empty where it has none."""
+        """Why its heads are not run; empty if it has none."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """The heads of the loaded model.
-
-    Attributes:
-        stops: tokens that end an answer; nothing is drafted behind them.
-    """
+    """The heads of the loaded model; nothing is drafted after one of the `stops` tokens."""
 
     model: DraftingModel
     stops: frozenset[int]

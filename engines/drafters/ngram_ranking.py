@@ -3,13 +3,11 @@
 The paper drafts the tree of the longest n-gram it finds (crest.txt, section 3.1). Here every n-gram
 that ends the context contributes to every path: P(token | path) is interpolated from the longest
 match to the shortest by absolute discounting (Ney, Essen and Kneser 1994), and rows are drafted
-best first by the product of P along their path, which makes the tree the best of its size. Every
-row is conditioned on the drafted path as well: below the root the 1-gram's tree describes bigrams.
+best first by the product of P along their path, which makes the tree the best of its size. Each row
+is conditioned on the drafted path as well: below the root the 1-gram's tree describes bigrams.
 
-The n-grams of the context itself (`ContextNgrams`) come before those of the store: what was said in
-this chat is the best guide to what will be said next.
-
-Owns the formula and the context's counts. Knows no stores: it reads decoded trees.
+The n-grams of the context itself (`ContextNgrams`) come before those of the store, since a chat
+is the best predictor of its own continuation.
 """
 
 from __future__ import annotations
@@ -27,22 +25,21 @@ ESCAPE_WEIGHT = 3.0
 """Weight, in occurrences, of "a new token" for each token known to follow an n-gram of the context
 (Witten and Bell 1991, with a weight of 1)."""
 MIN_PATH_PROBABILITY = 0.06
-"""Divided by the rows wanted: path probability below which a row is not worth proposing."""
+"""Divided by the requested rows: path probability below which a row is not worth proposing."""
 MIN_SHARE = 0.5
-"""Share of what a row needs below which one n-gram alone does not introduce a token."""
+"""Share of a row's required probability below which a single n-gram does not introduce a token."""
 MAX_CONTEXT_NGRAM = 4
-"""n-grams of the context of 1 to this many tokens are counted."""
+"""Largest n of the context's n-grams that are counted."""
 
 TreeNode = tuple[CrestTree, int, float]
-"""A node in one n-gram's tree: the tree, the node's row there, how often it occurred."""
+"""A node in one n-gram's tree: the tree, the node's row there, its number of occurrences."""
 
 
 class ContextNgrams:
-    """Counts of what followed every n-gram of one context; they follow it as it grows or changes.
+    """Counts of what followed every n-gram of one context, updated as it grows or changes.
 
     Attributes:
-        followers: n-gram of at most `MAX_CONTEXT_NGRAM` tokens → each token that followed it → how
-            often.
+        followers: n-gram of at most `MAX_CONTEXT_NGRAM` tokens → token that followed it → count.
     """
 
     def __init__(self) -> None:
@@ -51,9 +48,9 @@ class ContextNgrams:
         self.followers: dict[tuple[int, ...], dict[int, int]] = {}
 
     def begin(self, tokens: Sequence[int]) -> None:
-        """Switch to another context, keeping the counts of the beginning they share.
+        """Switch to another context and keep the counts of the common prefix.
 
-        `tokens` may grow afterwards; `extend` counts what was added.
+        `tokens` may grow afterwards; `extend` counts the new ones.
         """
         shared = common_prefix(self._counted, tokens)
         while len(self._counted) > shared:
@@ -61,7 +58,7 @@ class ContextNgrams:
         self._tokens = tokens
 
     def extend(self) -> None:
-        """Count what the context has grown by."""
+        """Count the tokens appended since the last call."""
         counted, followers = self._counted, self.followers
         for token in self._tokens[len(counted) :]:
             recent = tuple(counted[-MAX_CONTEXT_NGRAM:])
@@ -71,7 +68,6 @@ class ContextNgrams:
             counted.append(token)
 
     def _uncount(self) -> None:
-        """Undo the last token counted."""
         token = self._counted.pop()
         recent = tuple(self._counted[-MAX_CONTEXT_NGRAM:])
         for start in range(len(recent)):
@@ -88,9 +84,9 @@ class Candidate:
 
     Attributes:
         probability: P(token | path).
-        origin: of the n-grams that have it, as a bit set of `engines.draft_tree`.
+        origin: origins of the n-grams that have it, as a bit set.
         support: ln(1 + occurrences of the longest n-gram that has it).
-        nodes: of the longer path in the trees that have it, the longest n-gram first.
+        nodes: its nodes in the trees that have it, the longest n-gram first.
     """
 
     __slots__ = ("nodes", "origin", "probability", "support")
@@ -110,12 +106,12 @@ def rank(
 ) -> DraftTree:
     """The `limit` most probable rows that may follow `context`, whose last token is the root.
 
+    A row's origin is the kind of the longest n-gram that has it (kind k is origin bit 1 << k), and
+    `PROMPT` if the context has it.
+
     Args:
         entries: trees of the n-grams that end with the root, the longest first.
         context_ngrams: n-grams of the context itself, which come before those of `entries`.
-
-    The origin of a row is the kind of the longest n-gram that has it (kind k is origin bit 1 << k),
-    and `PROMPT` if the context has it.
     """
     tree = root_only(context[-1])
     heap: list[tuple[float, int, int, int, Candidate, tuple[int, ...]]] = []
@@ -144,11 +140,11 @@ def interpolate(
     context_ngrams: ContextNgrams | None = None,
     least: float = 0.0,
 ) -> dict[int, Candidate]:
-    """What may follow a path that ends with `suffix` and has reached `nodes` in the trees.
+    """The tokens that may follow a path that ends with `suffix` and has reached `nodes`.
 
-    The mass that one n-gram leaves, because it was seen seldom or because rare nodes are not
-    stored, goes to the next shorter one: first those of the context, then those of the store. It
-    ends where less than `least` is left.
+    The mass that one n-gram leaves, because it is rare or because its rare nodes are not stored,
+    passes to the next shorter one: first those of the context, then those of the store. It stops
+    where less than `least` is left.
     """
     found: dict[int, Candidate] = {}
     left = _add_context(found, suffix, context_ngrams, least) if context_ngrams else 1.0
@@ -158,7 +154,7 @@ def interpolate(
             continue
         if left < least:
             break
-        # Quantised counts: none is below 1, and a node is no rarer than its children together.
+        # Counts are quantised: none is below 1, and a node is no rarer than its children together.
         counts = [max(count * chance, 1.0) for chance in entry.probabilities[first:last]]
         total = sum(counts)
         discounted = total - DISCOUNT * len(counts)
@@ -184,7 +180,7 @@ def interpolate(
 def _add_context(
     found: dict[int, Candidate], suffix: tuple[int, ...], ngrams: ContextNgrams, least: float
 ) -> float:
-    """Add what followed `suffix` in the context; returns the mass that is left."""
+    """Add the tokens that followed `suffix` in the context; returns the mass that is left."""
     left = 1.0
     followers = ngrams.followers
     while suffix and left >= least:

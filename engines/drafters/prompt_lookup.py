@@ -1,14 +1,13 @@
 """Prompt lookup: what followed the last time the same words occurred in this chat.
 
-The longest suffix of the context that occurred before, most recent among equals, proposes what
+The longest suffix of the context that occurred before, the most recent among equals, proposes what
 followed it (Saxena 2023, Prompt Lookup Decoding, which takes the oldest match and rescans the
 context at each step). The latest position of every bigram is indexed, and for every position the
 previous one with the same bigram, so a lookup visits only true candidates and a new token costs one
-dictionary entry. While the text goes on copying, the match goes on with it and nothing is visited.
+dictionary entry. While the text keeps copying, the match advances without a lookup.
 
-How sure a draft is depends on two things: the length of the match, which is one longer for each
-drafted token that comes true, and, for the first token, how many of the other occurrences were
-followed by the same token.
+The confidence depends on the length of the match, which grows with each drafted token, and, for the
+first token, on how many of the other occurrences were followed by the same token.
 """
 
 from __future__ import annotations
@@ -21,22 +20,21 @@ from engines.draft_tree import PROMPT, DraftTree, root_only
 from engines.step import Context, Step
 
 MAX_CANDIDATES = 32
-"""Earlier occurrences that are compared, latest first."""
+"""Most earlier occurrences that are compared, latest first."""
 MAX_MATCH_TOKENS = 24
 """Longest match compared: beyond it, confidence does not grow."""
 SURE_MATCH_TOKENS = 12
-"""Match from which on a copy is followed without looking at other occurrences."""
+"""Match length from which on other occurrences are not compared while the text keeps copying."""
 
 PRICE_SHARE = 0.5
-"""Share of what a row must bring below which it is not proposed: estimates are corrected later."""
+"""Share of the required probability below which a row is not proposed: calibration may raise it."""
 
 LENGTH_WEIGHT, BIAS = 1.65, -1.75
-"""Log odds that a drafted token comes, by the log of the match behind it."""
+"""Log odds of a drafted token, by the log of the length of the match before it."""
 VOTE_WEIGHT, FIRST_BIAS = 0.95, -0.5
-"""Those added for the first token, the former times the log of (occurrences followed by it + ½) ÷
-(by others + ½). All four are logistic regressions over SmolLM2-135M's answers to edited code, to
-MT-Bench and to questions without a precedent; on Qwen2.5-Coder-1.5B's answers, which they were not
-fitted to, drafts gained 1 to 5 % by the changes they came with (virtual time)."""
+"""Added for the first token, the former times `Match.votes`. All four are logistic regressions over
+SmolLM2-135M's answers to edited code, to MT-Bench and to questions without a precedent. On answers
+of Qwen2.5-Coder-1.5B, which they were not fitted to, drafts gained 1 to 5 % (virtual time)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class Match:
     votes: float = 0.0
 
     def confidence(self, row: int) -> float:
-        """Probability of drafted token `row`, from 0 on, if those before it came."""
+        """Probability of drafted token `row`, from 0 on, if those before it were accepted."""
         odds = BIAS + LENGTH_WEIGHT * _LOGARITHMS[min(self.length + row, MAX_MATCH_TOKENS)]
         if row == 0:
             odds += VOTE_WEIGHT * self.votes + FIRST_BIAS
@@ -66,7 +64,7 @@ _LOGARITHMS = [0.0, *(log(length) for length in range(1, MAX_MATCH_TOKENS + 1))]
 
 
 class PromptLookup:
-    """A drafter whose store is the context itself."""
+    """Drafts from the context itself."""
 
     name = "prompt"
     top_tokens_needed = 0
@@ -77,10 +75,10 @@ class PromptLookup:
         self._latest: dict[tuple[int, int], int] = {}
         self._previous: list[int] = []
         self._match = NO_MATCH
-        self._matched = 0  # length of the context when it was found
+        self._matched = 0  # length of the context at the match
 
     def begin(self, context: Context) -> None:
-        """Index the context, from where it departs from the last one."""
+        """Index the context from where it differs from the last one."""
         shared = common_prefix(self._tokens, context.tokens)
         self._rewind(min(shared, self._indexed, len(context.tokens) - 1))
         self._tokens, self._match = context.tokens, NO_MATCH
@@ -98,7 +96,7 @@ class PromptLookup:
         period = len(tokens) - 1 - match.end
         following = tokens[match.end + 1 : match.end + 1 + limit]
         while len(following) < limit:
-            # A match that overlaps the end is a loop: it continues with its own draft.
+            # A match that overlaps the end is a loop, which its own draft continues.
             following.append(following[-period])
         path = 1.0
         for row, token in enumerate(following):
@@ -110,7 +108,7 @@ class PromptLookup:
         return tree
 
     def observe(self, step: Step) -> None:
-        """Nothing to learn: the context holds the new tokens and is indexed in `propose`."""
+        """Nothing to learn: `propose` indexes the new tokens."""
 
     def _extend(self) -> None:
         """Index every bigram but the last one, whose continuation is looked up."""
@@ -133,7 +131,7 @@ class PromptLookup:
         self._indexed = len(self._previous)
 
     def _follow(self, tokens: list[int]) -> Match | None:
-        """The last match, if the text has gone on copying it and it is long."""
+        """The last match, advanced, if it is long and the text has kept copying it."""
         match, grown = self._match, len(tokens) - self._matched
         end, length = match.end + grown, match.length + grown
         if tokens is not self._tokens or not match.length or length < SURE_MATCH_TOKENS:
@@ -143,8 +141,7 @@ class PromptLookup:
         return Match(end, min(length, MAX_MATCH_TOKENS), match.votes)
 
     def _find(self, tokens: list[int]) -> Match:
-        """The best match of the suffix of `tokens`, the context with or without drafted tokens
-        behind it."""
+        """The best match of the suffix of `tokens`: the context, maybe with drafted tokens."""
         last = len(tokens) - 1
         if last < 1:
             return NO_MATCH
@@ -153,7 +150,7 @@ class PromptLookup:
         followers: list[int] = []
         while end >= 1 and len(followers) < MAX_CANDIDATES:
             followers.append(tokens[end + 1])
-            # Only a longer match counts, and one cannot be longer that differs there.
+            # Only a longer match counts; a token that differs at this offset rules it out.
             if end >= best_length and tokens[end - best_length] == tokens[last - best_length]:
                 length = _match_length(tokens, end, last)
                 if length > best_length:

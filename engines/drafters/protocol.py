@@ -1,7 +1,7 @@
 """The drafter protocol: an observer of steps that also proposes.
 
-A drafter sees tokens and states, proposes a tree and never forks the loop: whatever it proposes,
-the answer is the target's own.
+A drafter sees tokens and states and proposes a tree; it never affects the answer, which is the
+target's own.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ class Drafter(StepObserver, Protocol):
 
     @property
     def top_tokens_needed(self) -> int:
-        """How many of the likeliest tokens at each position it learns from; 0: from none."""
+        """How many of the most probable tokens at each position it learns from; 0 if none."""
         ...
 
     def propose(self, context: Context, limit: int) -> DraftTree:
-        """A tree of at most `limit` rows beside the root, the most probable first.
+        """A tree of at most `limit` rows besides the root, the most probable first.
 
         `probabilities` are the drafter's own estimates of P(token | its parent was emitted); the
-        calibration corrects them. The root alone means that it has no proposal. Must not block on
-        disk or on a lock: a drafter that is not ready proposes nothing.
+        calibration corrects them. The root alone is an empty proposal. Must not block on disk or on
+        a lock: a drafter that is not ready proposes nothing.
 
-        `context` may be a copy of the answer's with drafted tokens behind it
-        (`engines.budget.continuation`): these are to be continued, not learned.
+        `context` may be a copy of the answer's with drafted tokens appended
+        (`engines.budget.continuation`), which are to be continued, not learned.
         """
         ...

@@ -1,11 +1,10 @@
 """Token recycling: successors of each token from logits the target has already computed.
 
-A table holds, for every token seen, the likeliest successors in the most recent forward pass that
+A table holds, for every token seen, the most probable successors in the latest forward pass that
 evaluated it (Luo et al. 2024, Turning Trash into Treasure, section 3: an adjacency matrix of top-8
 candidates). A tree grows from it best-first. It is weak but costs nothing and nearly always has a
-proposal. The paper uses one fixed tree by rank; here the kept probabilities decide its shape, and
-pairs of tokens are kept beside single ones: what followed the same two tokens last time is right
-far more often.
+proposal. The paper uses one fixed tree by rank; here the probabilities decide its shape, and pairs
+of tokens are stored as well, whose successors are right far more often.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from engines.step import Context, Step
 MIN_PATH_PROBABILITY = 0.02
 """Path probability below which a row is not worth proposing."""
 MAX_PAIRS = 50_000
-"""Pairs kept; those not seen for longest are dropped first."""
+"""Most pairs stored; the least recently seen are dropped first."""
 
 Successors = list[tuple[float, int]]
-"""(probability, token), likeliest first."""
+"""(probability, token), the most probable first."""
 
 
 class TokenRecycling:
@@ -37,12 +36,12 @@ class TokenRecycling:
         self._before_root = -1
 
     def forget(self) -> None:
-        """Forget what followed any token in earlier answers."""
+        """Clear the table, so that no earlier answer influences drafts."""
         self._after_token.clear()
         self._after_pair.clear()
 
     def begin(self, context: Context) -> None:
-        """The table is about tokens, not one context: only the last token is noted."""
+        """Note the token before the root; the table is independent of contexts."""
         self._before_root = context.tokens[-3] if len(context.tokens) > 2 else -1
 
     def propose(self, context: Context, limit: int) -> DraftTree:
@@ -74,10 +73,10 @@ class TokenRecycling:
             heappush(heap, (-path * probability, successor, row, probability, support))
 
     def observe(self, step: Step) -> None:
-        """Keep the successors of every token whose likeliest ones are in the step.
+        """Store the successors of every token whose most probable ones are in the step.
 
-        Those within an accepted draft are not needed: learning from them too changed tokens per
-        step by -1.4 to +0.4 % (2.0 to 2.5 tokens, greedy and at temperature 0.7).
+        Positions within an accepted draft are not needed: learning from them too changed tokens
+        per step by -1.4 to +0.4 % (2.0 to 2.5 tokens, greedy and at temperature 0.7).
         """
         emitted = (self._before_root, step.tree.tokens[0], *step.tokens)
         self._before_root = emitted[-2]
@@ -96,7 +95,7 @@ class TokenRecycling:
 
 
 def _probabilities(tokens: list[int], logits: list[float]) -> Successors:
-    """Softmax over the kept tokens alone: slightly too high."""
+    """Softmax over the stored tokens alone, which is slightly too high."""
     weights = [exp(logit - logits[0]) for logit in logits]
     total = sum(weights)
     return [(weight / total, token) for weight, token in zip(weights, tokens, strict=True)]
