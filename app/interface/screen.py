@@ -138,7 +138,7 @@ class ChatScreen(Screen[None]):
             self.conversation.restore_unsent(read_unsent(self._locations.unsent))
         except SpecchatError as error:
             self.conversation.show_error(error)
-        self.chat_actions.tell_of_damage()
+        self.chat_actions.report_damage()
         self.set_interval(UNSENT_INTERVAL_S, self._save_unsent)
         # After the first frame, which the imports of loading would delay.
         self.call_after_refresh(lambda: start_worker(self, self.model_switch.load))
@@ -226,7 +226,7 @@ class ChatScreen(Screen[None]):
     @on(ChatsChanged)
     def _chats_changed(self) -> None:
         self.navigation.refresh()
-        self.chat_actions.tell_of_damage()
+        self.chat_actions.report_damage()
 
     @on(MomentChanged)
     def update_hints(self) -> None:

@@ -1,1 +1,1 @@
-"""The chat screen's middle: the prompt, the open chat, the list of chats, what is done to them."""
+"""The middle of the chat screen: prompt, open chat, list of chats, and their actions."""

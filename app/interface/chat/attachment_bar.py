@@ -1,7 +1,7 @@
-"""The files attached to the next question: a chip each, with name, size and tokens.
+"""The files attached to the next question, each shown as a chip with name, size and tokens.
 
-Owns reading them, in a thread, and their chips; a click on a chip's ✕ removes it. The texts are the
-question's as soon as they are read. `app.conversation.attachments` knows what can be attached.
+Files are read in a thread; a click on a chip's ✕ removes it. `app.conversation.attachments` decides
+what can be attached.
 """
 
 from __future__ import annotations
@@ -27,18 +27,17 @@ from datastores.errors import InputError
 
 REMOVE = "✕"
 _CHIP = "chip"
-"""Key of a style's metadata: the index of the chip that a click removes."""
+"""Key of style metadata: index of the chip that a click removes."""
 
 
 @dataclass(eq=False, slots=True)
 class Chip:
-    """One file or folder.
+    """One attached file or folder.
 
     Attributes:
-        name: for people, until it is read.
-        attachment: None while it is read.
-        tokens: of its text; None while they are not counted.
-        failed: whether it cannot be read.
+        name: shown until the file is read.
+        attachment: None until the file is read.
+        tokens: None until they are counted.
     """
 
     name: str
@@ -56,7 +55,7 @@ class Chip:
 
 
 def chips_of(attachments: Iterable[Attachment]) -> list[Chip]:
-    """Chips of files that are read."""
+    """Chips for files that are already read."""
     return [Chip(one.name, one) for one in attachments]
 
 
@@ -66,11 +65,7 @@ class AttachmentsChanged(Message):
 
 
 class AttachmentBar(Static):
-    """Chips above the prompt; takes no space without any.
-
-    Attributes:
-        chips: in the order of the message.
-    """
+    """Chips above the prompt; hidden while there are none."""
 
     COMPONENT_CLASSES = {"attachment-bar--dim", "attachment-bar--chip"}  # noqa: RUF012
 
@@ -85,43 +80,43 @@ class AttachmentBar(Static):
 
     @property
     def attachments(self) -> tuple[Attachment, ...]:
-        """Those that are read."""
+        """The attachments that have been read."""
         return tuple(chip.attachment for chip in self.chips if chip.attachment is not None)
 
     @property
     def reading(self) -> str:
-        """The name of a file that is still read; empty if all are."""
+        """The name of a file that is still being read; empty if all are read."""
         return next((chip.name for chip in self.chips if chip.attachment is None), "")
 
     def set(self, chips: Iterable[Chip]) -> None:
-        """Show these instead, those excepted that could not be read meanwhile."""
+        """Show `chips` instead, except those whose file turned out to be unreadable."""
         self._show([chip for chip in chips if not chip.failed])
 
     def put_back(self, chips: Iterable[Chip]) -> None:
-        """Put those of a question that was not sent before the present ones."""
+        """Prepend the chips of a question that was not sent."""
         self._show([*chips, *self.chips])
 
     def attach(self, paths: Iterable[Path]) -> None:
-        """Attach files and folders; those that cannot be read are named in an error."""
+        """Attach files and folders; an error names those that cannot be read."""
         for path in paths:
             chip = Chip(path.name or str(path))
             self._show([*self.chips, chip])
             self._readers.append(start_worker(self, self._read, chip, path))
 
     async def wait(self) -> bool:
-        """Wait until all are read; returns whether all could be."""
+        """Wait until every file is read; returns whether all could be read."""
         readers, self._readers = self._readers, []
         return all([await reader.wait() for reader in readers])
 
     def detach(self, index: int) -> None:
-        """Remove the chip at `index`; -1 for the last one."""
+        """Remove the chip at `index`; -1 stands for the last one."""
         chips = list(self.chips)
         if chips:
             del chips[index]
             self._show(chips)
 
     def show_tokens(self) -> None:
-        """Draw the chips again, whose tokens were counted."""
+        """Redraw the chips with newly counted tokens."""
         self.refresh(layout=True)
 
     async def _read(self, chip: Chip, path: Path) -> bool:
@@ -147,7 +142,7 @@ class AttachmentBar(Static):
             self.detach(index)
 
     def render(self) -> Text:
-        """The chips side by side, on as many lines as they need."""
+        """The chips side by side, wrapped to the width."""
         style = self.get_component_rich_style("attachment-bar--chip")
         dim = component_color(self, "attachment-bar--dim")
         width = max(20, self.content_size.width or self.size.width)

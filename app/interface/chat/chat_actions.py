@@ -1,7 +1,7 @@
-"""What can be done with a chat as a whole, and with the person's own texts.
+"""Actions on a whole chat, and on attached or imported texts.
 
-Owns which dialog asks first and which notification follows. A new action is a line in
-`ChatActions.actions`. `app.runtime.deletion` knows what to remove from which store; deletions run
+Each action decides which dialog asks first and which notification follows; a new one is a line in
+`ChatActions.actions`. `app.runtime.deletion` knows what to remove from which store. Deletions run
 on the model's thread between answers, other changes on the history's.
 """
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 
 ExportFormat = Callable[[History, Sequence[Chat]], Iterator[str]]
+Erasure = Callable[[History, Locations, int, "Engine | None"], None]
 
 ATTACH = "Attach files or folders"
 EMPTY_CHAT = "This chat is empty. Ask something first."
@@ -60,35 +61,34 @@ class TextActions:
         self._conversation.prompt.attachments.attach(paths_of(line or ""))
 
     def open_import(self, line: str | None = None) -> None:
-        """Open the import screen with `line` in its box; None: what was imported last."""
+        """Open the import screen with `line` in its box; None stands for the last import."""
         self._conversation.app.push_screen(
             ImportScreen(self._import_task, self._deletion_task, line)
         )
 
     def list_imports(self) -> None:
-        """Show the imported texts; the import screen follows where one is to be imported again."""
+        """Show the imported texts; importing one again opens the import screen."""
 
-        def again(path: str | None) -> None:
+        def import_again(path: str | None) -> None:
             if path is not None:
                 self.open_import(path)
 
-        self._conversation.app.push_screen(
-            ImportsScreen(self._import_task, self._deletion_task), again
-        )
+        screen = ImportsScreen(self._import_task, self._deletion_task)
+        self._conversation.app.push_screen(screen, import_again)
 
 
 class ChatActions:
     """Renames, pins, exports and deletes chats, and makes them private.
 
     Attributes:
-        actions: what each runs, by name; the command `chat.NAME` has the same name.
+        actions: by name; the command `chat.NAME` runs the action NAME.
     """
 
     def __init__(self, conversation: Conversation, history: History, locations: Locations) -> None:
         self._conversation = conversation
         self._history = history
         self._locations = locations
-        self._told: set[Path] = set()
+        self._reported: set[Path] = set()
         self.actions: dict[str, Callable[[Chat], None]] = {
             "rename": self._rename,
             "pin": self._toggle_pin,
@@ -99,7 +99,7 @@ class ChatActions:
         }
 
     def run(self, action: str, chat: int | None) -> None:
-        """Run `action` on `chat`; None: an empty chat, which is not stored yet."""
+        """Run `action` on `chat`; None stands for an empty chat that is not stored yet."""
         if chat is None:
             if action == "private" and self._conversation.turn is None:
                 self._toggle_private_unstored()
@@ -115,14 +115,14 @@ class ChatActions:
             self.actions[action](stored)
 
     def rename_to(self, chat: int | None, title: str) -> None:
-        """Give a chat this title."""
+        """Rename a chat."""
         if chat is None:
             self._conversation.show_error(EMPTY_CHAT)
         else:
             self._conversation.change_history(lambda history: history.rename(chat, title))
 
     def retry_pending_erasure(self) -> None:
-        """Erase what another window kept from being erased when it was deleted."""
+        """Finish erasures that another window blocked."""
         start_worker(self._conversation, self._erase_pending)
 
     async def _erase_pending(self) -> None:
@@ -130,14 +130,14 @@ class ChatActions:
             await asyncio.to_thread(_erase_pending, self._history, self._locations)
         except SpecchatError as error:
             self._conversation.show_error(error)
-        self.tell_of_damage()
+        self.report_damage()
 
-    def tell_of_damage(self) -> None:
-        """Say what was found damaged, once a session."""
+    def report_damage(self) -> None:
+        """Report damaged files, each once per session."""
         for damage in found_damage(self._locations):
-            if damage.path in self._told:
+            if damage.path in self._reported:
                 continue
-            self._told.add(damage.path)
+            self._reported.add(damage.path)
             self._conversation.show_error(damage.text)
             try:
                 settle(damage)
@@ -165,7 +165,7 @@ class ChatActions:
             start_worker(self._conversation, self._make_private, chat)
 
     def _toggle_private_unstored(self) -> None:
-        """Privacy of an empty chat, which keeps its settings."""
+        """Toggle the privacy of an empty chat without resetting its settings."""
         tuning = self._conversation.tuning
         self._conversation.open(None, private=not self._conversation.private)
         self._conversation.tuning = tuning
@@ -197,29 +197,25 @@ class ChatActions:
         self._conversation.app.push_screen(Confirm(question, "Delete"), confirmed)
 
     async def _make_private(self, chat: Chat) -> None:
-        def work(engine: Engine | None) -> None:
-            from app.runtime.deletion import make_private
+        from app.runtime.deletion import make_private
 
-            with closing(self._history.new_connection()) as history:
-                make_private(history, self._locations, chat.id, engine)
-
-        await self._run_between_answers(
-            work, f"“{display_title(chat, 40)}” is now private and is not used for drafts"
-        )
+        done = f"“{display_title(chat, 40)}” is now private and is not used for drafts"
+        await self._run_between_answers(make_private, chat, done)
 
     async def _delete_everywhere(self, chat: Chat) -> None:
-        def work(engine: Engine | None) -> None:
-            from app.runtime.deletion import delete_chat
-
-            with closing(self._history.new_connection()) as history:
-                delete_chat(history, self._locations, chat.id, engine)
+        from app.runtime.deletion import delete_chat
 
         if self._conversation.chat == chat.id:
             self._conversation.open(None)
-        await self._run_between_answers(work, f"Deleted “{display_title(chat, 40)}”")
+        await self._run_between_answers(delete_chat, chat, f"Deleted “{display_title(chat, 40)}”")
 
-    async def _run_between_answers(self, work: Callable[[Engine | None], None], done: str) -> None:
-        """Run `work` on the model's thread, and notify the person with `done`."""
+    async def _run_between_answers(self, erase: Erasure, chat: Chat, done: str) -> None:
+        """Run `erase` on the model's thread, and notify the person with `done`."""
+
+        def work(engine: Engine | None) -> None:
+            with closing(self._history.new_connection()) as history:
+                erase(history, self._locations, chat.id, engine)
+
         try:
             await asyncio.wrap_future(self._conversation.model_thread.between_answers(work))
         except SpecchatError as error:
@@ -233,13 +229,13 @@ def _erase_pending(history: History, locations: Locations) -> None:
     from app.runtime.deletion import erase_deleted
 
     with (
-        closing(history.new_connection()) as beside,
+        closing(history.new_connection()) as connection,
         closing(Library.open(locations.library)) as library,
     ):
-        erase_deleted(beside, locations)
+        erase_deleted(connection, locations)
         library.erase()
 
 
 def display_title(chat: Chat, limit: int) -> str:
-    """The chat's title for people."""
+    """The title of a chat in one line, or `NEW_CHAT` for an empty one."""
     return one_line(chat.title, limit) or NEW_CHAT

@@ -1,4 +1,4 @@
-"""The list of chats on the left. It renders only the visible lines, so its length costs nothing."""
+"""The list of chats on the left; only visible lines are rendered, so its length costs nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from app.sanitise import one_line
 from datastores.chats.records import Chat
 
 MARGIN = 2
-"""Columns left free at either side."""
+"""Columns left free on the right."""
 
 PINNED, PRIVATE = "▴", "◌"
 """Marks before a title."""
@@ -49,7 +49,7 @@ class ChatList(ScrollView, can_focus=True):
     ]
 
     cursor: var[int] = var(0, init=False)
-    """The line that Enter opens."""
+    """Index of the chat that Enter opens."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class ChatList(ScrollView, can_focus=True):
 
     @property
     def count(self) -> int:
-        """How many chats are listed."""
+        """Number of listed chats."""
         return len(self._chats)
 
     def show(self, chats: Sequence[Chat], open_chat: int | None) -> None:
@@ -74,7 +74,7 @@ class ChatList(ScrollView, can_focus=True):
         self.refresh()
 
     def neighbour(self, step: int) -> int | None:
-        """The chat `step` places below the open one, or the first where none is open."""
+        """The chat `step` places below the open one, or the first if none is open."""
         ids = [chat.id for chat in self._chats]
         if self._open not in ids:
             return ids[0] if ids else None
@@ -86,7 +86,6 @@ class ChatList(ScrollView, can_focus=True):
         self.refresh()
 
     def on_resize(self) -> None:
-        """Keep the cursor visible."""
         self.show_cursor()
 
     def show_cursor(self) -> None:

@@ -1,40 +1,27 @@
 """Moving between chats: the list, the neighbouring chat, the search.
 
-Keeps the list up to date, also when another window or command changes the history. The list itself
-is `ChatList`; the open chat belongs to the conversation.
+The list follows changes of the history by other windows and commands as well.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from app.interface.chat.chat_list import ChatList
 from app.interface.chat.conversation import Conversation
 from app.interface.dialogs.search import ChatSearch
 from app.interface.messages import MomentChanged
 from datastores.chats.history import History
-from datastores.chats.records import Chat
 from datastores.chats.search import Hit
 from datastores.errors import SpecchatError
 
 WATCH_INTERVAL_S = 2.0
-"""Between two looks at whether another process has changed the history."""
-
-
-def listed_chats(history: History) -> list[Chat]:
-    """The chats that are not empty.
-
-    Raises:
-        StoreError: they cannot be read.
-    """
-    return [chat for chat in history.chats() if chat.active is not None]
+"""Seconds between checks whether another process has changed the history."""
 
 
 class ChatNavigation:
-    """The chats of one history, around a conversation.
+    """Lists the chats of a history, and opens them in the conversation.
 
     Attributes:
-        listed: whether the person wants the list; None before they said so.
+        listed: whether the person has shown or hidden the list; None if neither.
     """
 
     def __init__(self, conversation: Conversation, history: History) -> None:
@@ -45,9 +32,9 @@ class ChatNavigation:
         self._version = 0
 
     def begin(self) -> None:
-        """List the chats, and watch for changes by other processes from now on."""
+        """List the chats, and start watching for changes by other processes."""
         self.refresh()
-        # A connection of its own: it never waits for a write of this process.
+        # A separate connection never waits for a write of this process.
         self._watched = self._history.new_connection()
         self._version = self._watched.data_version()
         self._conversation.screen.set_interval(WATCH_INTERVAL_S, self.follow_others)
@@ -59,11 +46,11 @@ class ChatNavigation:
             self._watched = None
 
     def refresh(self) -> None:
-        """List the chats that are not empty, and show the title of the open one."""
+        """List the chats again, and show the title of the open one."""
         self._list_from(self._history)
 
     def follow_others(self) -> None:
-        """List the chats again if another window or command has changed one."""
+        """List the chats again if another process has changed the history."""
         if self._watched is None or self._conversation.turn is not None:
             return
         try:
@@ -77,7 +64,7 @@ class ChatNavigation:
 
     def _list_from(self, history: History) -> None:
         try:
-            chats: Sequence[Chat] = listed_chats(history)
+            chats = [chat for chat in history.chats() if chat.active is not None]
         except SpecchatError as error:
             self._conversation.show_error(error)
             return
@@ -94,7 +81,7 @@ class ChatNavigation:
         else:
             self._show(True)
             self._list.focus()
-            # Textual announces no new size of what it measured before it laid it out.
+            # Textual sends no resize event if it measured the list before laying it out.
             self._list.call_after_refresh(self._list.show_cursor)
 
     def hide(self) -> None:
@@ -112,7 +99,7 @@ class ChatNavigation:
             self._conversation.open(neighbour)
 
     def search(self) -> None:
-        """Find a message by its words, and open its chat there."""
+        """Search for a message, and open its chat there."""
         self._conversation.app.push_screen(ChatSearch(self._history), self._open_hit)
 
     def _open_hit(self, hit: Hit | None) -> None:

@@ -1,7 +1,6 @@
 """The open chat as it is stored, with its widgets: top bar, transcript, prompt, narrow panel.
 
-Owns which chat is open and what is shown of it. Refuses to know turns in progress beyond showing
-them (`app.interface.chat.conversation`).
+`app.interface.chat.conversation` runs its turns; here they are only shown.
 """
 
 from __future__ import annotations
@@ -50,26 +49,23 @@ NOTHING_QUEUED = "No message is queued."
 
 
 def store_tuning(chat: int, tuning: ChatTuning, history: History) -> None:
-    """Give `chat` settings of its own."""
+    """Store the settings of `chat`."""
     history.set_system(chat, tuning.system)
     history.set_sampling(chat, tuning.sampling)
     history.set_docs(chat, tuning.docs)
 
 
 class ChatView(Vertical):
-    """One open chat.
+    """The widgets of the open chat, and what they show.
 
     Attributes:
         chat: id of the open chat; None while it is empty and unstored.
-        private: whether the chat will be private, while it is unstored.
-        tuning: the settings that it will have.
-        hint: about the model, shown in empty chats.
-        thread: what is shown of it.
-        left_out: the last message, if those after the shown ones are left out; else None.
+        private, tuning: privacy and settings that an unstored chat will be created with.
+        hint: a remark about the model, shown in empty chats.
+        left_out: id of the chat's last message while a branch hides those after `thread`.
         unsent: the unsent texts of all chats.
         turn: the turn in progress, in this chat or another; None between turns.
         history_thread: makes every change of the history.
-        topbar, transcript, queue, prompt: its widgets.
     """
 
     BLANK = True  # draws nothing itself
@@ -89,8 +85,8 @@ class ChatView(Vertical):
         self.unsent = UnsentText()
         self._system = ""
         self.left_out: int | None = None
-        # Made before they are mounted, and kept until the last worker has ended: a model can finish
-        # loading, or answering, while the interface is closing.
+        # Held here, not queried: a model can finish loading or answering while the interface, and
+        # its widgets with it, is closing.
         self.topbar, self.transcript, self.queue = TopBar(), MessageList(), QueueBar()
         self.prompt = Prompt(AttachmentBar(self.show_error), Suggestions())
 
@@ -109,17 +105,17 @@ class ChatView(Vertical):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the open chat has no messages, and none is being answered in it."""
+        """Whether the open chat has neither messages nor a turn in progress."""
         return not self.thread.messages and not (self.turn and self._shows(self.turn))
 
     @property
     def is_editing(self) -> bool:
-        """Whether the prompt holds a question that was asked before."""
+        """Whether the prompt holds an earlier question to edit."""
         return self.unsent.edited is not None
 
     @property
     def is_branching(self) -> bool:
-        """Whether the last messages of the chat are left out, for another continuation."""
+        """Whether the last messages of the chat are hidden for another continuation."""
         return self.left_out is not None
 
     def on_mount(self) -> None:
@@ -127,7 +123,7 @@ class ChatView(Vertical):
         self.prompt.focus()
 
     def open(self, chat: int | None, message: int | None = None, *, private: bool = False) -> None:
-        """Show a chat at `message` or at its end; None: a new one."""
+        """Show a chat at `message` or at its end; None stands for a new chat."""
         try:
             thread = read_thread(self._history, chat)
             if not (message is None or message in thread or self._is_being_answered(chat)):
@@ -153,16 +149,16 @@ class ChatView(Vertical):
         return turn is self._unstored if turn.chat is None else turn.chat == self.chat
 
     def claim_typing(self, event: events.Event) -> None:
-        """Move the focus to the prompt before text arrives that is typed elsewhere on its screen.
+        """Focus the prompt when text is typed elsewhere on the screen.
 
-        At once, so that no character arrives where the focus was.
+        The focus moves synchronously, so that no character reaches the old focus.
         """
         focused = self.screen.focused
         if focused is not self.prompt and types_into(focused, event):
             self.screen.set_focus(self.prompt)
 
     def show_title(self, stored: Chat | None) -> None:
-        """Show title, settings and privacy in the top bar; None: those of an unstored chat."""
+        """Show title, settings and privacy in the top bar; None stands for an unstored chat."""
         tuning = ChatTuning(stored.system, stored.sampling, stored.docs) if stored else self.tuning
         self.topbar.chat = stored.title if stored else NEW_CHAT
         self.topbar.tuned = tuning.summary()
@@ -172,7 +168,7 @@ class ChatView(Vertical):
         self.app.post_message(ChatShown(stored.title if stored else "", self.topbar.private))
 
     def change_history(self, change: Callable[[History], object]) -> None:
-        """Make a change of the history as soon as its lock is free; an error is shown."""
+        """Change the history as soon as its lock is free; an error is shown."""
         start_worker(self, self._change_history, change)
 
     async def _change_history(self, change: Callable[[History], object]) -> None:
@@ -183,11 +179,11 @@ class ChatView(Vertical):
         self.post_message(ChatsChanged())
 
     def restore_unsent(self, texts: UnsentTexts) -> None:
-        """Take over the unsent texts of an earlier session."""
+        """Restore the unsent texts of an earlier session."""
         self.unsent.restore(self.prompt, texts)
 
     def unsent_texts(self) -> dict[int | None, str]:
-        """The unsent text of each chat, queued messages included. Changes nothing."""
+        """The unsent text of each chat, queued messages included."""
         texts = self.unsent.all(self.prompt, self.chat)
         if self.turn is not None and self.queue.messages:
             chat, queued = self.turn.chat, [message.text for message in self.queue.messages]
@@ -215,11 +211,11 @@ class ChatView(Vertical):
         (self.remove_queued if event.removes else self.edit_queued)(event.index)
 
     def show_error(self, problem: SpecchatError | str) -> None:
-        """Show an error as a notification, in one line."""
+        """Show an error as a notification of one line."""
         notify_error(self, problem)
 
     def measure_context(self) -> None:
-        """Show how much of the context the chat takes."""
+        """Show how much of the context is used; there is nothing to count without a model."""
 
     def set_hint(self, hint: str) -> None:
         """Show `hint` in empty chats from now on."""
@@ -229,7 +225,7 @@ class ChatView(Vertical):
             self._show_thread()
 
     def _show_thread(self) -> None:
-        """Show what is stored, the turn in progress, or a greeting."""
+        """Show the stored messages, the turn in progress, or a greeting."""
         turn = self.turn if self.turn and self._shows(self.turn) else None
         empty = greeting(self.hint, keymap_of(self), private=self.private)
         self.transcript.show(entries(self.thread, turn) or [empty])
@@ -237,14 +233,14 @@ class ChatView(Vertical):
         self.post_message(MomentChanged())
 
     def _set_thread(self, thread: Thread, left_out: int | None = None) -> None:
-        """Have `thread` be what is shown; it branches off if messages up to `left_out` follow."""
+        """Set the shown messages; `left_out` is the last of those that a branch hides."""
         self.thread, self.left_out = thread, left_out
         self.prompt.remember(questions(thread.messages))
 
     @on(SuggestionClicked)
     def _suggestion_clicked(self) -> None:
         self.prompt.focus()
-        # As the prompt's own: a message that is sent from here would end here.
+        # In the prompt's context: Textual stops a bubbling message at the widget that sent it.
         self.prompt.call_later(self.prompt.choose, run=True)
 
     @on(ScrollRequested)

@@ -1,8 +1,7 @@
-"""Completes the word at the prompt's cursor: slash commands at once, paths and the names of models
-from a thread.
+"""Completes the word at the prompt's cursor: when to suggest, and what a choice does to the text.
 
-Owns when suggestions are shown, and what a chosen one does to the text. `suggestions.py` draws
-them; what a command or an attached file does is not its concern.
+Slash commands are suggested at once, paths and model names from a thread. `suggestions.py` draws
+the list.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ class Completion:
     """The completion of one prompt.
 
     Attributes:
-        commands: the slash commands there are.
-        model_names: finds the names of all models; called in a thread.
+        commands: all slash commands.
+        model_names: lists all models; called in a thread.
     """
 
     def __init__(self, prompt: TextInput, suggestions: Suggestions) -> None:
@@ -51,7 +50,7 @@ class Completion:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something to choose for what is typed: the list may be behind it."""
+        """Whether the list has something to choose, and is up to date with what is typed."""
         return self._suggestions.chosen is not None and self._listed == self._target
 
     def move(self, step: int) -> None:
@@ -59,18 +58,18 @@ class Completion:
         self._suggestions.move(step)
 
     def dismiss(self) -> None:
-        """Suggest nothing more for this word."""
+        """Stop suggesting for this word."""
         if self._target is not None:
             self._dismissed = (self._row, self._target.start)
         self._close()
 
     def update(self) -> None:
-        """Suggest for the word that is now at the cursor."""
+        """Suggest completions of the word at the cursor."""
         row, column = self._prompt.cursor_location
         line = self._prompt.document.get_line(row)[:column]
         found = target(line, first=row == 0)
         if found is not None and found.kind != MENTION and self._prompt.text != line:
-            found = None  # a command is all there is in the prompt
+            found = None  # a command fills the prompt
         if found is None or (row, found.start) != self._dismissed:
             self._dismissed = None
         if found is None or self._dismissed is not None:
@@ -83,7 +82,7 @@ class Completion:
         """Complete the word; returns the command to run, or the path to attach, if any.
 
         Args:
-            run: whether the person chose with Enter, not to type on.
+            run: whether Enter chose, which runs a command, rather than Tab.
         """
         chosen, found = self._suggestions.chosen, self._target
         self._close()
@@ -119,7 +118,7 @@ class Completion:
             start_worker(self._prompt, self._find, found, group="completion", exclusive=True)
 
     async def _find(self, found: CompletionSpan) -> None:
-        """In a thread: reading a large folder takes a while."""
+        # Reading a large folder takes a while.
         texts = await asyncio.to_thread(self._texts_for, found)
         if found == self._target:
             self._list(found, [Suggestion(text) for text in texts])

@@ -1,7 +1,6 @@
-"""The meter of context used, at the prompt: what the chat takes, and the question being written.
+"""The context meter at the prompt: tokens of the chat and of the question being written.
 
-Owns when it is counted: in a thread, a moment after the last change. Files are counted once each,
-for their chips. `app.conversation.context_use` counts.
+Tokens are counted in a thread, `DELAY_S` after the last change; each attached file once.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
 
 DELAY_S = 0.25
-"""After the last change, before it is counted."""
+"""Seconds without a change before tokens are counted."""
 
 
 class ContextMeter:
-    """Counts for one prompt, whose upper border shows the result."""
+    """Counts for one prompt, and shows the result in its upper border."""
 
     def __init__(self) -> None:
         self._timer: Timer | None = None
@@ -38,7 +37,7 @@ class ContextMeter:
     def schedule(
         self, prompt: Prompt, engine: Engine | None, system: str, thread: Sequence[StoredMessage]
     ) -> None:
-        """Count `thread` and what is in the prompt, soon; without an engine nothing is shown."""
+        """Count `thread` and the prompt after a delay; without an engine show nothing."""
         if self._timer is not None:
             self._timer.stop()
         if engine is None:
@@ -72,7 +71,6 @@ class ContextMeter:
         text: str,
         chips: Sequence[Chip],
     ) -> ContextUse:
-        """In a thread: a long text takes a while."""
         vocabulary = engine.vocabulary
         last = thread[-1].id if thread else None
         if self._counted is None or self._counted[:3] != (vocabulary.fingerprint, last, system):
@@ -90,13 +88,13 @@ class ContextMeter:
 
 
 def show(prompt: Prompt, use: ContextUse | None) -> None:
-    """Show `use` in the border of the prompt; nothing for an empty chat, or None."""
+    """Show `use` in the border of the prompt; nothing for None or an empty chat."""
     prompt.border_title = _described(use) if use is not None else ""
     prompt.set_class(use is not None and use.overflows, "-overflows")
 
 
 def _described(use: ContextUse) -> str:
-    """`812 of 2,048 tokens`, or that there are more; empty for none."""
+    """`812 of 2,048 tokens`, or `3,000 tokens, 2,048 fit`; empty for none."""
     if use.tokens > use.limit:
         return f"{use.tokens:,} tokens, {use.limit:,} fit"
     return f"{use.tokens:,} of {use.limit:,} tokens" if use.tokens else ""

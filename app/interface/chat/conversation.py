@@ -1,8 +1,7 @@
-"""The middle of the screen: the open chat and the turn in progress.
+"""Sends questions and runs turns in the chat that `ChatView` shows.
 
-`Conversation` sends questions and runs turns in the chat that `ChatView` shows; edits, branches and
-versions are `ThreadActions`' business. No question is lost: one that cannot be sent or gets no
-answer returns to the prompt, and one that is sent during an answer waits for its end.
+No question is lost: one that cannot be sent or gets no answer returns to the prompt, and one that
+is sent during an answer is queued. Edits, branches and versions are in `thread_actions.py`.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class Conversation(ChatView):
     """The open chat, and the turn in progress in it or in another chat.
 
     Attributes:
-        requests: how often something was asked or stopped.
+        requests: number of turns begun or stopped.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class Conversation(ChatView):
     @on(AttachmentsChanged)
     @on(TextArea.Changed)
     def measure_context(self) -> None:
-        """Show how much of the context the chat takes, with what is in the prompt."""
+        """Show how much of the context the chat and the prompt use."""
         model, edited = self.model_thread.model, self.unsent.edited
         thread: Sequence[StoredMessage] = self.thread.messages
         if edited is not None:
@@ -102,7 +101,7 @@ class Conversation(ChatView):
         self.post_message(MomentChanged())
 
     def unsent_texts(self) -> dict[int | None, str]:
-        """As `ChatView.unsent_texts`, with a question that still waits for the model to load."""
+        """The unsent texts, with a question that still waits for the model to load."""
         turn, texts = self.turn, super().unsent_texts()
         if turn is None or not turn.text or self.model_thread.model is not None:
             return texts
@@ -110,7 +109,7 @@ class Conversation(ChatView):
         return {**texts, turn.chat: "\n".join(filter(None, (as_typed(turn.text), since)))}
 
     def is_free(self) -> bool:
-        """Whether no answer is being written; otherwise the person is notified."""
+        """Whether no answer is being written; if one is, the person is notified."""
         if self.turn is not None:
             self.show_error(keymap_of(self).fill(BUSY))
         return self.turn is None
@@ -126,11 +125,11 @@ class Conversation(ChatView):
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether the last answer can go on."""
+        """Whether the last answer can be continued."""
         return is_cut_off(self.thread.messages)
 
     def show_branch(self, thread: Thread, left_out: int) -> None:
-        """Show only `thread`, of a chat whose messages up to `left_out` follow."""
+        """Show only `thread`, hiding the messages of the chat that follow, up to `left_out`."""
         self._set_thread(thread, left_out)
         self._show_thread()
         self.prompt.border_subtitle = keymap_of(self).fill(BRANCH_HINT)
@@ -141,10 +140,7 @@ class Conversation(ChatView):
         self.send(event.text)
 
     def send(self, text: str) -> None:
-        """Ask `text` with what is attached: at once, or behind the answer being written.
-
-        Not before the attachments are read.
-        """
+        """Ask `text` with the attachments once these are read; queue it during an answer."""
         queues = self.turn is not None and self._shows(self.turn)
         if not queues and not self.is_free():
             self.prompt.put_back(as_typed(text))
@@ -163,9 +159,9 @@ class Conversation(ChatView):
         self.begin(turn)
 
     def _send_queued(self, turn: Turn, thread: Thread | None) -> None:
-        """Send the next message behind `turn`, whose chat is `thread` now.
+        """Send the next queued message after `turn`, whose chat now is `thread`.
 
-        They all return to the prompt if the answer failed or was stopped.
+        If the answer failed or was stopped, all queued messages return to the prompt.
         """
         last = thread.messages[-1] if thread is not None and thread.messages else None
         if last is None or turn.stopped or last.finish in (INTERRUPTED, FAILED):
@@ -180,14 +176,14 @@ class Conversation(ChatView):
             self.begin(new_turn(turn.chat, thread.messages, text, files))
 
     async def _send_when_read(self, text: str) -> None:
-        """Send once the attachments are read; if one cannot be, the text is kept instead."""
+        """Send once the attachments are read; if one is unreadable, return the text instead."""
         if await self.prompt.attachments.wait():
             self.send(text)
         else:
             self.prompt.put_back(as_typed(text))
 
     def begin(self, turn: Turn) -> None:
-        """Show `turn`, store its chat if that is new, and ask."""
+        """Show `turn`, store its chat if it is new, and ask."""
         self.requests += 1
         turn.started = monotonic()
         turn.answer.status = "" if self.model_thread.model else WAITING_FOR_MODEL
@@ -244,7 +240,6 @@ class Conversation(ChatView):
 
     @work
     async def _finish(self, turn: Turn, answered: Future[None]) -> None:
-        """Wait for the end of an answer."""
         try:
             await asyncio.wrap_future(answered)
         except SpecchatError as error:
@@ -257,9 +252,9 @@ class Conversation(ChatView):
         await self._end(turn)
 
     async def _end(self, turn: Turn, finish: str = INTERRUPTED) -> None:
-        """Show what is stored of a turn, and give back a question that has no answer.
+        """Show the stored turn, and return an unanswered question to the prompt.
 
-        `finish` is how an unfinished answer ended.
+        `finish` says how an unfinished answer ended.
         """
         self._stream.end(finish)
         self._announce(turn)
@@ -288,7 +283,7 @@ class Conversation(ChatView):
         self.post_message(ChatsChanged())
 
     def _announce(self, turn: Turn) -> None:
-        """Say that the answer ended, unless the person stopped it."""
+        """Post that the answer ended, unless the person stopped it."""
         if turn.stopped or turn.chat is None:
             return
         try:
@@ -300,10 +295,10 @@ class Conversation(ChatView):
         self.app.post_message(AnswerEnded(chat.title, chat.private, seconds, failed))
 
     async def _stored_thread(self, turn: Turn) -> Thread:
-        """The thread after `turn`; without an answer an edit or a branch leaves it as it was.
+        """The thread after `turn`; an edit or a branch without an answer is undone.
 
         Raises:
-            InputError, StoreError: it cannot be read, or not be restored.
+            InputError, StoreError: the thread cannot be read or restored.
         """
         thread = read_thread(self._history, turn.chat)
         chat, previous = turn.chat, turn.previous

@@ -1,9 +1,6 @@
-"""Copying an answer, its code or the selection, and the clipboards it can go to.
+"""Copies an answer, its code or the selection to the clipboard of the system, tmux or terminal.
 
 The key that copies the selection also stops, clears and quits, as terminals expect of Ctrl+C.
-
-Owns which clipboard is used: the system's own, tmux's, or the terminal's by OSC 52. Over SSH,
-programs that serve this machine's screen are of no use.
 """
 
 from __future__ import annotations
@@ -24,17 +21,17 @@ from app.interface.terminal import for_terminal
 from app.sanitise import one_line
 
 QUIT_WINDOW_S = 2.0
-"""How soon the key has to be pressed again to quit."""
+"""Seconds within which the key has to be pressed again to quit."""
 QUIT_HINT = "Press {copy} again to quit."
 
 COPY_TIMEOUT_S = 2.0
-"""How long a clipboard program may take."""
+"""Timeout of a clipboard program."""
 
 
 def clipboard_commands(environment: Mapping[str, str]) -> list[list[str]]:
-    """Commands that may copy their standard input, the likeliest first."""
+    """Commands that may copy their standard input, most likely first."""
     known = []
-    if not environment.get("SSH_TTY"):
+    if not environment.get("SSH_TTY"):  # else they would copy on the remote machine
         known.append(["pbcopy"])
         if environment.get("WAYLAND_DISPLAY"):
             known.append(["wl-copy"])
@@ -52,7 +49,7 @@ def copy_with(text: str, commands: Sequence[Sequence[str]]) -> bool:
 
 
 def osc52_sequence(text: str, environment: Mapping[str, str]) -> str:
-    """The escape sequence by which the terminal copies `text`."""
+    """The escape sequence that makes the terminal copy `text`."""
     return for_terminal(f"\x1b]52;c;{b64encode(text.encode()).decode()}\a", environment)
 
 
@@ -64,23 +61,20 @@ def code_blocks(text: str) -> list[str]:
 
 
 def placeholders(code: str) -> list[str]:
-    """The `{{placeholders}}` in `code` or, if it is a command, its `<placeholders>`.
-
-    Each once, in order, with its brackets.
-    """
+    """The `{{placeholders}}` of `code`, or the `<placeholders>` of a command; unique, in order."""
     is_command = not _NO_COMMAND.search(code)
     pattern = _COMMAND_PLACEHOLDER if is_command else _PLACEHOLDER
     return list(dict.fromkeys(pattern.findall(code)))
 
 
 _PLACEHOLDER = re.compile(r"\{\{[^{}\n]{1,80}\}\}")
-"""As in tldr pages: what the person has to fill in."""
+"""As in tldr pages."""
 
 _COMMAND_PLACEHOLDER = re.compile(r"(?<![\w<])<[A-Za-z0-9/*](?:[\w *./:,|-]{0,78}[\w.*])?>")
-"""As the embedded model and manuals write them; `list<int>`, `<<EOF` and `<in >out` are none."""
+"""As in manuals; `list<int>`, `<<EOF` and `<in >out` do not match."""
 
 _NO_COMMAND = re.compile(r"^\s*[<#]|\n|\{\{|</\w+>")
-"""Several lines, markup or a preprocessor's: angle brackets mean something else there."""
+"""Several lines, markup or preprocessor directives, where angle brackets mean something else."""
 
 
 def _copies(command: Sequence[str], text: str) -> bool:
@@ -109,8 +103,7 @@ class CopyActions:
     def interrupt(self) -> None:
         """Stop the answer, else copy the selection, else clear the prompt, else quit if repeated.
 
-        The first three leave nothing to quit by mistake: only two presses in a row with nothing
-        else to do quit.
+        Only two presses in a row with nothing else to do quit, so that nobody quits by mistake.
         """
         conversation = self._conversation
         quits, self._quits_until = monotonic() < self._quits_until, float("-inf")
@@ -128,7 +121,6 @@ class CopyActions:
             conversation.notify(hint, markup=False, timeout=QUIT_WINDOW_S)
 
     def _selected_text(self) -> str:
-        """What is selected in the prompt or on the screen; empty without a selection."""
         conversation = self._conversation
         return conversation.prompt.selected_text or conversation.screen.get_selected_text() or ""
 
@@ -142,9 +134,9 @@ class CopyActions:
         self.copy_block(blocks[-1] if blocks else "", "The answer has no code block.")
 
     def copy_block(self, code: str, missing: str, copied: str = "") -> None:
-        """Copy a block of code; what `{{stands like this}}` or `<like this>` is asked for before.
+        """Copy a block of code after asking for the values of its placeholders.
 
-        An empty answer leaves a placeholder as it is; Esc copies with those that are left.
+        An empty value keeps a placeholder; Esc copies with the remaining placeholders.
         """
         self._fill(code, placeholders(code), missing, copied)
 
@@ -162,12 +154,12 @@ class CopyActions:
             self._fill(text, rest, missing, copied)
 
         shown = one_line(f"Fill in: {name.strip('{}<>')}", 60)
-        title = escape(shown)  # written by a model, and no markup
+        title = escape(shown)  # written by a model: not markup
         dialog = InputDialog(title, action="Next" if rest else "Copy", cancel="Copy as it is")
         self._conversation.app.push_screen(dialog, filled)
 
     def copy(self, text: str, missing: str, copied: str = "") -> None:
-        """Copy `text`; where there is none, say what is `missing`."""
+        """Copy `text` and say `copied`; say `missing` if there is no text."""
         if text:
             self._conversation.app.copy_to_clipboard(text)
         said = (copied or "Copied.") if text else missing

@@ -11,13 +11,13 @@ NO_ANSWER = "No answer to open."
 
 
 class EditorActions:
-    """Acts on the open chat; the interface waits for the editor, answers do not."""
+    """Acts on the open chat; the interface waits for the editor, generation goes on."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
 
     def edit_prompt(self) -> None:
-        """Edit the prompt in the editor; if that fails, it stays as it was."""
+        """Edit the prompt in the editor; if the editor fails, the prompt is unchanged."""
         conversation = self._conversation
         prompt = conversation.prompt
         try:
@@ -31,7 +31,7 @@ class EditorActions:
         self.view(self._conversation.transcript.last_answer)
 
     def view(self, text: str) -> None:
-        """View `text`, a message."""
+        """View the text of a message."""
         if not text:
             self._conversation.notify(NO_ANSWER, markup=False, timeout=2)
             return

@@ -1,9 +1,8 @@
 """Carries the events of an answer from the model's thread to the screen, at a bounded cost.
 
-`EventQueue` is the only state that both threads touch. `RedrawThrottle` spaces batches so that
-drawing takes a small share of the processor: events come hundreds of times a second.
-`EventApplier` owns what each event means in the answer, the panel and the top bar. `EventStream`
-connects them for one answer at a time.
+Events come hundreds of times a second: `EventQueue` collects them from the model's thread,
+`RedrawThrottle` spaces the batches, `EventApplier` applies a batch to answer, panel and top bar,
+and `EventStream` connects the three for one answer at a time.
 """
 
 from __future__ import annotations
@@ -37,20 +36,19 @@ MAX_CPU_SHARE = 0.035
 
 MIN_PAUSE_S = 1 / 25
 MAX_PAUSE_S = 1 / 3
-"""Bounds of the time between two batches."""
+"""Bounds of the time between two batches, in seconds."""
 
 
 class EventQueue:
-    """Events on their way. `put` may be called from any thread, `take` from one."""
+    """Events on their way; `put` may be called from any thread, `take` from one."""
 
     def __init__(self, wake: Callable[[], object]) -> None:
-        """`wake` is called, on the thread of `put`, when there is something to take again."""
+        """`wake` is called on the thread of `put` when the queue is no longer empty."""
         self._wake = wake
         self._lock = Lock()
         self._events: list[Event] = []
 
     def put(self, event: Event) -> None:
-        """Append one event."""
         with self._lock:
             self._events.append(event)
             first = len(self._events) == 1
@@ -58,7 +56,7 @@ class EventQueue:
             self._wake()
 
     def take(self) -> list[Event]:
-        """All events that are waiting, oldest first."""
+        """Remove and return all events, oldest first."""
         with self._lock:
             events, self._events = self._events, []
         return events
@@ -72,28 +70,23 @@ class RedrawThrottle:
         self._used = 0.0
 
     def drew(self, clock: float, used: float) -> None:
-        """A batch is drawn now; `used` is the processor time of this thread so far, in seconds."""
+        """Note that a batch is drawn; `used` is this thread's processor time, in seconds."""
         self._drawn, self._used = clock, used
 
     def wait(self, clock: float, used: float) -> float:
-        """Seconds to wait for the next batch; 0 where it is due."""
+        """Seconds until the next batch; 0 if it is due."""
         pause = min(max((used - self._used) / MAX_CPU_SHARE, MIN_PAUSE_S), MAX_PAUSE_S)
         return max(0.0, self._drawn + pause - clock)
 
 
 PANEL_INTERVAL_S = 0.5
-"""Seconds between two redraws of the panel; faster changes cannot be read."""
+"""Seconds between redraws of the panel; faster changes are unreadable."""
 
 
 class EventApplier:
-    """Applies batches of events.
-
-    Attributes:
-        state: what the model is doing, in a word or two.
-    """
+    """Applies batches of events; `state` says what the model is doing, in a word or two."""
 
     def __init__(self, session_statistics: SessionStatistics, redraw: Callable[[], object]) -> None:
-        """`redraw` draws the panel again."""
         self.state = ""
         self._session_statistics = session_statistics
         self._redraw = redraw
@@ -122,7 +115,6 @@ class EventApplier:
             self._redraw()
 
     def end(self, answer: Answer, finish: str) -> None:
-        """End `answer`."""
         answer.end(finish)
         self._session_statistics.end()
         self.state = ""
@@ -155,29 +147,23 @@ class StreamView(Protocol):
     """What the event stream needs of the widget it draws on."""
 
     def grown(self, answer: Answer, state: str) -> None:
-        """Draw `answer`, which has grown; the model is at `state`, which may be empty."""
+        """Redraw `answer`, which has grown, and show `state` unless it is empty."""
         ...
 
     def later(self, seconds: float, then: Callable[[], None]) -> None:
-        """Call `then` in so many seconds."""
+        """Call `then` after `seconds`."""
         ...
 
-    def redraw_panel(self) -> None:
-        """Draw the panel again."""
-        ...
+    def redraw_panel(self) -> None: ...
 
 
 class EventStream:
-    """Shows the events of one answer at a time.
-
-    Attributes:
-        queue: where the model's thread puts its events.
-    """
+    """Shows the events of one answer at a time; the model's thread puts them into `queue`."""
 
     def __init__(
         self, screen: StreamView, session_statistics: SessionStatistics, wake: Callable[[], object]
     ) -> None:
-        """`wake` is called on the model's thread when `arrived` has to be."""
+        """`wake` is called on the model's thread, and has the interface call `arrived`."""
         self.queue = EventQueue(wake)
         self._screen = screen
         self._applier = EventApplier(session_statistics, screen.redraw_panel)
@@ -186,11 +172,11 @@ class EventStream:
         self._waiting = False
 
     def begin(self, answer: Answer) -> None:
-        """Show events in `answer` from now on."""
+        """Apply events to `answer` from now on."""
         self._answer = answer
 
     def arrived(self) -> None:
-        """Draw the queued events, now or as soon as the throttle allows."""
+        """Draw the queued events as soon as the throttle allows."""
         if self._waiting or self._answer is None:
             return
         wait = self._throttle.wait(perf_counter(), thread_time())
@@ -201,7 +187,7 @@ class EventStream:
             self._draw(self._answer)
 
     def end(self, finish: str = INTERRUPTED) -> None:
-        """Draw the rest; `finish` is how an unfinished answer ended."""
+        """Draw the remaining events; `finish` says how an unfinished answer ended."""
         if self._answer is None:
             return
         answer, self._answer = self._answer, None

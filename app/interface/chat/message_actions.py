@@ -1,9 +1,8 @@
-"""Actions on a single message: copy, edit, regenerate, branch, show another version.
-
-Owns which of these apply to questions and which to answers. The cursor is the transcript's.
-"""
+"""Actions on the message under the cursor: copy, edit, regenerate, branch, switch versions."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.copy import CopyActions, code_blocks
@@ -12,10 +11,11 @@ from app.interface.chat.thread_actions import ThreadActions
 from app.interface.messages import MessageActionRequested
 from app.interface.transcript.answer import Answer
 from app.interface.transcript.entries import Question
+from app.interface.transcript.message_list import Message
 
 
 class MessageActions:
-    """Actions on one message of the open chat."""
+    """Acts on one message of the open chat; some actions apply to questions or answers only."""
 
     def __init__(
         self,
@@ -27,8 +27,18 @@ class MessageActions:
         self._conversation = conversation
         self._thread = thread
         self._copying = copying
-        self._editor = editor
         self._copied: tuple[int | None, int] = (None, 0)
+        self._actions: dict[str, Callable[[Message], None]] = {
+            "copy": lambda message: copying.copy(text_of(message), "Nothing to copy."),
+            "copy_code": self._copy_code,
+            "view": lambda message: editor.view(text_of(message)),
+            "edit": self._edit,
+            "regenerate": self._regenerate,
+            "branch": self._branch,
+            "older": lambda message: self._switch(message, -1),
+            "newer": lambda message: self._switch(message, 1),
+            "next": lambda message: self._switch(message, 1, wraps=True),
+        }
 
     def run(self, request: MessageActionRequested) -> None:
         """Run the requested action, or say that it does not apply to the message."""
@@ -36,13 +46,10 @@ class MessageActions:
         if request.action == "leave":
             self._conversation.prompt.focus()
         elif message is not None:
-            getattr(self, f"_{request.action}")(message)
+            self._actions[request.action](message)
 
-    def _copy(self, message: Question | Answer) -> None:
-        self._copying.copy(text_of(message), "Nothing to copy.")
-
-    def _copy_code(self, message: Question | Answer) -> None:
-        """Copy a block of code; pressed again, the next one."""
+    def _copy_code(self, message: Message) -> None:
+        """Copy a block of code; repeated, the next one."""
         blocks = code_blocks(text_of(message))
         last, index = self._copied
         place = (index + 1) % len(blocks) if blocks and last == message.message else 0
@@ -50,22 +57,19 @@ class MessageActions:
         which = f"Copied block {place + 1} of {len(blocks)}." if len(blocks) > 1 else ""
         self._copying.copy_block(blocks[place] if blocks else "", "No code block here.", which)
 
-    def _view(self, message: Question | Answer) -> None:
-        self._editor.view(text_of(message))
-
-    def _edit(self, message: Question | Answer) -> None:
+    def _edit(self, message: Message) -> None:
         if isinstance(message, Question) and message.message is not None:
             self._thread.edit_message(message.message)
         else:
             self._say("Only your own messages can be edited.")
 
-    def _regenerate(self, message: Question | Answer) -> None:
+    def _regenerate(self, message: Message) -> None:
         if isinstance(message, Answer):
             self._thread.regenerate(message.message)
         else:
             self._say("Only an answer can be regenerated.")
 
-    def _branch(self, message: Question | Answer) -> None:
+    def _branch(self, message: Message) -> None:
         """Continue from an answer; a question is edited, which branches off before it."""
         if isinstance(message, Question):
             self._edit(message)
@@ -74,17 +78,7 @@ class MessageActions:
         else:
             self._thread.branch(message.message)
 
-    def _older(self, message: Question | Answer) -> None:
-        self._switch(message, -1)
-
-    def _newer(self, message: Question | Answer) -> None:
-        self._switch(message, 1)
-
-    def _next(self, message: Question | Answer) -> None:
-        """Show the next version, after the last one the first."""
-        self._switch(message, 1, wraps=True)
-
-    def _switch(self, message: Question | Answer, step: int, *, wraps: bool = False) -> None:
+    def _switch(self, message: Message, step: int, *, wraps: bool = False) -> None:
         if message.message is not None:
             self._thread.show_version_of(message.message, step, wraps=wraps)
 
@@ -92,6 +86,6 @@ class MessageActions:
         self._conversation.notify(text, markup=False, timeout=3)
 
 
-def text_of(message: Question | Answer) -> str:
+def text_of(message: Message) -> str:
     """The text of a message as it was written, without reasoning."""
     return message.text if isinstance(message, Question) else message.parts.answer.strip()

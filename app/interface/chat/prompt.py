@@ -1,8 +1,7 @@
-"""The prompt, and every text that is written in it and not sent yet.
+"""The prompt, and the unsent texts of all chats.
 
-`Prompt` owns its keys (Enter sends, others insert a line break), its history of questions, and
-growing with the text. `UnsentText` keeps one unsent text per chat, with its attachments;
-`QuestionEdit` holds the question that is being edited, and the text that it replaced.
+`UnsentText` keeps one unsent text per chat, with its attachments; `QuestionEdit` holds the question
+that is being edited, and the text that it replaced in the prompt.
 """
 
 from __future__ import annotations
@@ -32,19 +31,14 @@ from app.sanitise import clean
 from datastores.chats.records import StoredMessage
 
 PATH_BEGINNINGS = ("/", "~/", "file://", "'", '"')
-"""Of a pasted text that may be paths."""
+"""Beginnings of a pasted text that may consist of paths."""
 EDITING_HINT = "Editing question · {answer.stop} Cancel"
 ASK_ANYTHING = "Ask anything"
-"""What an empty prompt says, of a model that has no words of its own for it."""
+"""Placeholder of an empty prompt for models that bring none of their own."""
 
 
 class Prompt(TextInput):
-    """The box in which questions are written.
-
-    Attributes:
-        attachments: the files that go with the question.
-        suggestions: the list of what `completion` suggests for the word at the cursor.
-    """
+    """The box in which questions are written, with their attachments and suggestions."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send", "Send", id="prompt.send"),
@@ -71,7 +65,7 @@ class Prompt(TextInput):
         self._recalled = None
 
     def put_back(self, text: str) -> None:
-        """Insert a text that could not be sent, before what was typed since."""
+        """Prepend a text that could not be sent to what was typed since."""
         written = self.text
         self.write(f"{text}\n{written}" if written.strip() else text)
 
@@ -111,7 +105,7 @@ class Prompt(TextInput):
         self.completion.dismiss()
 
     def action_delete_left(self) -> None:
-        """Delete to the left; at the start of the text, remove the last attachment."""
+        """Delete to the left; at the start of the text remove the last attachment."""
         if self.selection == Selection() and self.attachments.chips:
             self.attachments.detach(-1)
         else:
@@ -124,7 +118,7 @@ class Prompt(TextInput):
         self.completion.update()
 
     async def _on_paste(self, event: events.Paste) -> None:
-        """Files that are dropped on the terminal are pasted as their paths."""
+        """Attach files that are dropped on the terminal, which pastes their paths."""
         if event.text.lstrip().startswith(PATH_BEGINNINGS):
             paths = await asyncio.to_thread(dropped_paths, event.text)
             if paths:
@@ -175,36 +169,32 @@ class Prompt(TextInput):
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """What is in the prompt: a text and its attachments, some of which may still be read."""
+    """An unsent text and its attachments, not all of which are read yet."""
 
     text: str = ""
     chips: Sequence[Chip] = ()
 
 
 def unsent_in(prompt: Prompt) -> Unsent:
-    """What is in the prompt now."""
+    """The present content of the prompt."""
     return Unsent(prompt.text, prompt.attachments.chips)
 
 
 def show(prompt: Prompt, unsent: Unsent) -> None:
-    """Put `unsent` into the prompt instead of what is in it."""
+    """Replace the content of the prompt by `unsent`."""
     prompt.write(unsent.text)
     prompt.attachments.set(unsent.chips)
 
 
 class QuestionEdit:
-    """The edit of a question, or none.
-
-    Attributes:
-        question: the question that is being edited; None while none is.
-    """
+    """The edit of a question in the prompt; `question` is None while none is edited."""
 
     def __init__(self) -> None:
         self.question: StoredMessage | None = None
         self._replaced = Unsent()
 
     def enter(self, prompt: Prompt, question: StoredMessage, unsent: Unsent) -> None:
-        """Put `unsent` into the prompt; it will be another version of `question`."""
+        """Put `unsent` into the prompt, to be sent as another version of `question`."""
         self.leave(prompt)
         self.question, self._replaced = question, unsent_in(prompt)
         show(prompt, unsent)
@@ -212,7 +202,7 @@ class QuestionEdit:
         prompt.focus()
 
     def replaced(self, prompt: Prompt) -> Unsent:
-        """What is in the prompt once the edit ends."""
+        """The content of the prompt once the edit ends."""
         return self._replaced if self.question is not None else unsent_in(prompt)
 
     def leave(self, prompt: Prompt) -> None:
@@ -232,30 +222,30 @@ class UnsentText:
 
     @property
     def edited(self) -> StoredMessage | None:
-        """The question that is being edited; None while none is."""
+        """The question that is being edited, if any."""
         return self._edit.question
 
     def change_chat(self, prompt: Prompt, left: int | None, opened: int | None) -> None:
-        """Keep the text written in the chat `left`, and show that of `opened`."""
+        """Keep the unsent text of the chat `left`, and show that of `opened`."""
         self.leave_edit(prompt)
         self._by_chat[left] = unsent_in(prompt)
         show(prompt, self._by_chat.pop(opened, Unsent()))
         prompt.focus()
 
     def restore(self, prompt: Prompt, texts: UnsentTexts) -> None:
-        """Take over the texts of an earlier session; what is written already comes after them."""
+        """Restore the texts of an earlier session, before what is already written."""
         self._by_chat.update({chat: Unsent(text) for chat, text in texts.items()})
         before = self._by_chat.pop(None, Unsent()).text
         if before:
             prompt.put_back(before)
 
     def all(self, prompt: Prompt, opened: int | None) -> dict[int | None, str]:
-        """All unsent texts, without their attachments and without an edit. Changes nothing."""
+        """All unsent texts, without attachments; an edit counts as the text that it replaced."""
         written = self._edit.replaced(prompt).text
         return {chat: unsent.text for chat, unsent in self._by_chat.items()} | {opened: written}
 
     def edit(self, prompt: Prompt, question: StoredMessage) -> None:
-        """Begin to edit `question`."""
+        """Edit `question` in the prompt."""
         unsent = Unsent(as_typed(question_of(question)), chips_of(attachments_of(question)))
         self._edit.enter(prompt, question, unsent)
 
@@ -264,7 +254,7 @@ class UnsentText:
         self._edit.leave(prompt)
 
     def sent(self, prompt: Prompt) -> None:
-        """End the edit that was sent; what was typed since stays."""
+        """End the edit that was sent, keeping what was typed since."""
         if self.edited is not None:
             since = prompt.text
             self._edit.leave(prompt)
@@ -273,7 +263,7 @@ class UnsentText:
     def put_back(
         self, prompt: Prompt, unsent: Unsent, chat: int | None, opened: int | None
     ) -> None:
-        """Put what was to be sent in `chat` before what is written there."""
+        """Prepend `unsent` to what is written in `chat`."""
         if chat == opened:
             prompt.put_back(unsent.text)
             prompt.attachments.put_back(unsent.chips)
@@ -283,7 +273,7 @@ class UnsentText:
             self._by_chat[chat] = Unsent(text, [*unsent.chips, *written.chips])
 
     def give_back(self, prompt: Prompt, turn: Turn, opened: int | None) -> None:
-        """Put the unanswered question of `turn` back where it was written."""
+        """Return the unanswered question of `turn` to where it was written."""
         unsent = Unsent(as_typed(turn.text), chips_of(turn.attachments))
         if turn.chat != opened:
             self._by_chat[turn.chat] = unsent

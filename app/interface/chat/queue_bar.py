@@ -1,7 +1,6 @@
-"""Queued messages: sent when the answer ends, shown on one line each above the prompt.
+"""The messages that are sent when the answer ends, one line each above the prompt.
 
-A click on a line moves its message back to the prompt, a click on its ✕ removes it. When they are
-sent is up to `app.interface.chat.conversation`.
+A click on a line moves its message back to the prompt, a click on its ✕ removes it.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from app.sanitise import one_line
 
 LABEL = "queued "
 MAX_ROWS = 5
-"""Messages shown at once; a single one on a low screen."""
+"""Messages shown at once; only one on a short screen."""
 _INDEX, _REMOVES = "queued", "removes"
-"""Keys of a style's metadata: the message of a line, and whether a click removes it."""
+"""Keys of style metadata: the message of a line, and whether a click removes it."""
 
 
 @dataclass
@@ -37,11 +36,7 @@ class QueuedClicked(Message):
 
 
 class QueueBar(Static):
-    """Queued messages, the next one first; takes no space without any.
-
-    Attributes:
-        messages: of the chat that is being answered.
-    """
+    """Queued messages of the chat being answered, next one first; hidden while there are none."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"queue-bar--dim", "queue-bar--text"}
 
@@ -54,16 +49,16 @@ class QueueBar(Static):
         self.display = False
 
     def show_in(self, *, is_open: bool) -> None:
-        """Show the messages if theirs is the open chat."""
+        """Show the messages only if the chat they belong to is open."""
         self._open = is_open
         self._show(self.messages)
 
     def add(self, message: Unsent) -> None:
-        """Queue `message` behind the others."""
+        """Append `message`."""
         self._show([*self.messages, message])
 
     def take(self, index: int) -> Unsent | None:
-        """Remove the message at `index` (-1: the last one) and return it; None without any."""
+        """Remove and return the message at `index` (-1: the last one); None if there is none."""
         messages = list(self.messages)
         if not messages:
             return None
@@ -72,7 +67,7 @@ class QueueBar(Static):
         return taken
 
     def take_all(self) -> Unsent:
-        """Remove all messages and return them as one."""
+        """Remove all messages and return them joined."""
         messages, chips = self.messages, [chip for one in self.messages for chip in one.chips]
         self._show(())
         return Unsent("\n".join(message.text for message in messages), chips)

@@ -1,8 +1,4 @@
-"""What can be done with imported texts in a chat: search them or not, and read what was cited.
-
-Owns the switch of a chat and which answer's citations are shown. How texts are searched is
-`app.conversation.imported_texts`' business.
-"""
+"""Whether a chat searches the imported texts, and showing the passages that an answer cites."""
 
 from __future__ import annotations
 
@@ -35,7 +31,7 @@ class RetrievalActions:
         self._locations = locations
 
     def toggle(self) -> None:
-        """Search the imported texts for the questions of this chat from now on, or no longer."""
+        """Switch retrieval from imported texts on or off in this chat."""
         chat = self._conversation.chat
         try:
             own = self._conversation.tuning.docs if chat is None else self._history.chat(chat).docs
@@ -46,7 +42,7 @@ class RetrievalActions:
         self.choose(DOCS_OFF if searched else DOCS_ONCE)
 
     def choose(self, typed: str) -> None:
-        """Use the imported texts in this chat as `typed`, one of `DOCS_MODES`, says."""
+        """Set how this chat uses the imported texts; `typed` is one of `DOCS_MODES`."""
         chat = self._conversation.chat
         try:
             docs = require_docs_mode(typed.lower(), "docs")
@@ -70,5 +66,5 @@ class RetrievalActions:
             self._conversation.notify(NO_CITATIONS, markup=False, timeout=4)
 
     def show_citations(self, citations: Sequence[Citation], index: int = 0) -> None:
-        """Show cited passages, the one at `index` first."""
+        """Show cited passages, beginning with the one at `index`."""
         self._conversation.app.push_screen(CitedPassages(self._locations, citations, index))

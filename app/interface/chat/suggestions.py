@@ -1,7 +1,6 @@
-"""What the word at the cursor can be completed to: slash commands, and paths behind an `@`.
+"""The word to complete at the cursor (`target`), and the list of its completions (`Suggestions`).
 
-`Suggestions` is the list above the prompt; `target` finds the word to complete. The prompt's keys
-move through the list and choose; what a choice does is the prompt's.
+Slash commands and their arguments are completed, and paths after an `@`.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from app.interface.themes import component_color
 from app.sanitise import one_line
 
 MAX_LINES = 8
-"""Of the list that are visible at a time."""
+"""Visible lines of the list."""
 MAX_SUGGESTIONS = 60
 _ROW = "row"
-"""Key of a style's metadata: the index of the suggestion on a line."""
+"""Key of style metadata: index of the suggestion on a line."""
 
 _MENTION = re.compile(r"(?:^|(?<=\s))@(\S*)$")
 _COMMAND = re.compile(r"/[A-Za-z-]*$")
@@ -35,13 +34,13 @@ _PATH_ARGUMENT = re.compile(r"/(?:attach|import)\s+(.*)$")
 
 @dataclass(frozen=True, slots=True)
 class CompletionSpan:
-    """The word that is completed.
+    """The word to complete.
 
     Attributes:
-        kind: `COMMAND`, `MENTION` (a path behind an `@`), `ARGUMENT` (a path of a slash command) or
-            `MODEL` (the name of one, behind `/model`).
-        start: where the replaced text begins in the line.
-        typed: what was typed of it, without the `@`.
+        kind: `COMMAND`, `MENTION` (a path after `@`), `ARGUMENT` (a path after a slash command) or
+            `MODEL` (a name after `/model`).
+        start: column at which the replaced text begins.
+        typed: the word so far, without the `@`.
     """
 
     kind: str
@@ -53,10 +52,10 @@ COMMAND, MENTION, ARGUMENT, MODEL = "command", "mention", "argument", "model"
 
 
 def target(line: str, *, first: bool) -> CompletionSpan | None:
-    """What is completed at the end of `line`, the text before the cursor; None for nothing.
+    """The word to complete at the end of `line`, the text before the cursor; None if there is none.
 
     Args:
-        first: whether it is the first line of the prompt, where slash commands are.
+        first: whether it is the first line of the prompt, the only one with slash commands.
     """
     if first and _COMMAND.match(line):
         return CompletionSpan(COMMAND, 0, line)
@@ -71,7 +70,7 @@ def target(line: str, *, first: bool) -> CompletionSpan | None:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """One completion: what it is replaced by, and what is said about it."""
+    """One completion: the text to insert, and a remark on it."""
 
     text: str
     detail: str = ""
@@ -79,11 +78,11 @@ class Suggestion:
 
 @dataclass
 class SuggestionClicked(Message):
-    """The person clicked on the suggestion that is now highlighted."""
+    """The person clicked on a suggestion, which is now highlighted."""
 
 
 class Suggestions(Static):
-    """The list; takes no space while there is nothing to suggest."""
+    """The list of suggestions; hidden while it is empty."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "suggestions--dim",
@@ -101,17 +100,17 @@ class Suggestions(Static):
 
     @property
     def chosen(self) -> Suggestion | None:
-        """The highlighted suggestion; None without any."""
+        """The highlighted suggestion, if any."""
         return self._all[self._cursor] if self._all else None
 
     def show(self, suggestions: Sequence[Suggestion]) -> None:
-        """Show these, the first one highlighted."""
+        """Show `suggestions`, the first one highlighted."""
         self._all, self._cursor = tuple(suggestions[:MAX_SUGGESTIONS]), 0
         self.display = bool(self._all)
         self.refresh(layout=True)
 
     def move(self, step: int) -> None:
-        """Highlight the suggestion `step` lines down, around the ends."""
+        """Highlight the suggestion `step` lines down, wrapping around at the ends."""
         self._cursor = (self._cursor + step) % max(1, len(self._all))
         self.refresh(layout=True)
 

@@ -1,7 +1,6 @@
 """A stored thread of messages, the turns that extend it, and the transcript entries of both.
 
 A turn is a new question, an edited one, another answer to the same one, or the rest of an answer.
-Functions over a stored thread; nothing here asks the model or draws.
 """
 
 from __future__ import annotations
@@ -23,22 +22,20 @@ from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, STREAMING, USER, WHOLE, StoredMessage
 
 MAX_REMARK_CHARS = 400
-"""A restored chat may bring a remark of any length."""
+"""Characters shown of a remark: a restored chat may contain one of any length."""
 
 
 @dataclass(slots=True)
 class Turn:
-    """A question in progress, with the entries it is displayed in.
+    """A question in progress, with the entries that show it.
 
     Attributes:
-        chat: the chat it belongs to; None until a new chat is stored.
-        parent: the message it follows.
+        chat: None until a new chat is stored.
+        parent: id of the message that it follows.
         text: the question as it was typed; empty if a stored question is answered again.
-        attachments: the files that go with it.
-        question, answer: its entries.
         begin: begins it on the model's thread.
-        previous: the last message of the thread before it.
-        edited: the question this is another version of; None for any other turn.
+        previous: id of the thread's last message before the turn.
+        edited: the question of which this is another version, if any.
         stopped: whether the person stopped it.
         started: when it was sent, in seconds of the monotonic clock.
         branches: whether `parent` is followed by messages up to `previous`, which are kept.
@@ -64,7 +61,7 @@ def new_turn(
     text: str,
     attachments: Sequence[Attachment] = (),
 ) -> Turn:
-    """A new question at the end of `thread`; None: in a chat that is still to be stored."""
+    """A new question at the end of `thread`; `chat` is None until it is stored."""
     parent = parent_of_next(thread)
 
     def begin(assistant: Answers) -> Generator[Event]:
@@ -106,7 +103,7 @@ def regenerate_turn(thread: Sequence[StoredMessage]) -> Turn | None:
 
 
 def resume_turn(thread: Sequence[StoredMessage]) -> Turn | None:
-    """The rest of the last answer; None if it needs none."""
+    """The rest of the last answer; None if that is complete."""
     if not is_cut_off(thread):
         return None
     answer = thread[-1]
@@ -115,14 +112,14 @@ def resume_turn(thread: Sequence[StoredMessage]) -> Turn | None:
 
 
 def _again(thread: Sequence[StoredMessage], answer: Answer, begin: Begin) -> Turn:
-    """A turn for the last question of `thread`, which is answered already."""
+    """A turn for the last question of `thread`, which has been answered before."""
     question, answered = thread[-2:]
     entry = Question(question_of(question), question.id, attachments_of(question))
     return Turn(answered.chat, question.parent, "", entry, answer, begin, answered.id)
 
 
 def is_cut_off(thread: Sequence[StoredMessage]) -> bool:
-    """Whether the last answer was stopped, or did not come to its end for another reason."""
+    """Whether the last answer was stopped or ended early for another reason."""
     return (
         len(thread) > 1
         and thread[-1].role == ASSISTANT
@@ -134,8 +131,8 @@ def previous_question(
     thread: Sequence[StoredMessage], message: StoredMessage | None
 ) -> StoredMessage | None:
     """The question before `message`, or the last one; None if there is none."""
-    questions = [questions for questions in thread if questions.role == USER]
-    ids = [questions.id for questions in questions]
+    questions = [one for one in thread if one.role == USER]
+    ids = [question.id for question in questions]
     place = ids.index(message.id) if message is not None and message.id in ids else 0
     return questions[place - 1] if questions else None
 
@@ -143,10 +140,9 @@ def previous_question(
 def other_version(
     thread: Sequence[StoredMessage], versions: Mapping[int, tuple[int, ...]], step: int
 ) -> int | None:
-    """The version `step` places on of the lowest message that has one; None if none has.
+    """The version `step` places further of the lowest message that has one; None if none has.
 
-    If the lowest message is at its last version, the one above it is switched, so that one pair of
-    keys reaches every branch.
+    Messages at their last version are skipped, so that one pair of keys reaches every branch.
     """
     for message in reversed(thread):
         known = versions.get(message.id, (message.id,))
@@ -161,7 +157,7 @@ def _last(thread: Sequence[StoredMessage]) -> int | None:
 
 
 WRITTEN_ELSEWHERE = "interrupted"
-"""How an answer is shown that another window is still writing."""
+"""How an answer is shown while another window is writing it."""
 
 GREETING = (
     "specchat",
@@ -178,14 +174,14 @@ KEY_HINT = "{prompt.send} Send · {prompt.newline} New line · {help} Help"
 
 
 def greeting(hint: str, keys: Keymap, *, private: bool = False) -> Greeting:
-    """What an empty chat shows, with a `hint` about the model."""
+    """The greeting of an empty chat, with a `hint` about the model."""
     lines = PRIVATE_GREETING if private else GREETING
     return Greeting((*lines, "", *((hint, "") if hint else ()), keys.fill(KEY_HINT)))
 
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """The displayed messages, oldest first, and all versions of those that have several."""
+    """The shown messages, oldest first, and all versions of those that have several."""
 
     messages: list[StoredMessage] = field(default_factory=list)
     versions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -194,16 +190,16 @@ class Thread:
         return any(shown.id == message for shown in self.messages)
 
     def place(self, message: int) -> str:
-        """Which of its versions a message is: `‹ 2/3 ›`; empty for the only one."""
+        """Which of its versions a message is: `‹ 2/3 ›`; empty if there is only one."""
         known = self.versions.get(message)
         return f"‹ {known.index(message) + 1}/{len(known)} ›" if known else ""
 
 
 def read_thread(history: History, chat: int | None) -> Thread:
-    """The thread of a chat; an empty one for None.
+    """The thread of a chat; empty for None.
 
     Raises:
-        InputError, StoreError: it cannot be read.
+        InputError, StoreError: the thread cannot be read.
     """
     return Thread() if chat is None else Thread(history.thread(chat), history.versions(chat))
 
@@ -211,10 +207,10 @@ def read_thread(history: History, chat: int | None) -> Thread:
 def thread_through(
     history: History, message: int, versions: Mapping[int, tuple[int, ...]]
 ) -> Thread:
-    """The thread to the newest message below `message`, whichever version is stored as active.
+    """The thread through `message` to the newest one below it, whichever version is active.
 
     Raises:
-        InputError, StoreError: it cannot be read.
+        InputError, StoreError: the thread cannot be read.
     """
     return Thread(history.path(history.leaf_below(message)), versions)
 
@@ -226,7 +222,7 @@ def is_answered(thread: Thread, turn: Turn) -> bool:
 
 
 def entries(thread: Thread, turn: Turn | None) -> list[Entry]:
-    """The entries of a thread, with those of the `turn` in progress."""
+    """The entries of a thread and of the `turn` in progress."""
     messages = thread.messages if turn is None else up_to(thread.messages, turn.parent)
     shown = [entry for message in messages if (entry := _entry(message, thread))]
     if turn is not None:
@@ -235,13 +231,13 @@ def entries(thread: Thread, turn: Turn | None) -> list[Entry]:
 
 
 def up_to(messages: Sequence[StoredMessage], last: int | None) -> list[StoredMessage]:
-    """The messages up to the one with id `last`; none where it is None."""
+    """The messages up to the one with id `last`; empty if there is none."""
     ids = [message.id for message in messages]
     return list(messages[: ids.index(last) + 1]) if last in ids else []
 
 
 def parent_of_next(messages: Sequence[StoredMessage]) -> int | None:
-    """The message a new question follows: the last answer. It replaces an unanswered question."""
+    """The message that a new question follows: it replaces an unanswered last question."""
     if not messages:
         return None
     last = messages[-1]
@@ -254,7 +250,7 @@ def questions(messages: Sequence[StoredMessage]) -> list[str]:
 
 
 def update_entries(thread: Thread, turn: Turn) -> None:
-    """Set id and version in the entries of a finished `turn`, the last two of `thread`."""
+    """Set id and version of the entries of a finished `turn`, the last two messages of `thread`."""
     live: tuple[Question | Answer, ...] = (turn.question, turn.answer)
     for entry, message in zip(live, thread.messages[-2:], strict=True):
         entry.message, entry.version = message.id, thread.place(message.id)
@@ -275,7 +271,6 @@ def _entry(message: StoredMessage, thread: Thread) -> Entry | None:
 
 
 def _answer(message: StoredMessage, finish: str) -> Answer:
-    """The text of a stored answer, the origins of its words and its citations."""
     runs = message.statistics.get(ORIGINS_KEY)
     answer = Answer(message.content, finish, runs=runs if isinstance(runs, list) else ())
     answer.citations = stored_citations(message.statistics)

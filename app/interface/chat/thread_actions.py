@@ -1,8 +1,4 @@
-"""What can be done with the open thread: regenerate, continue, edit, branch, switch versions.
-
-Owns what each of these means for the thread. Turns are run by the conversation; actions on the
-message under the cursor come through `app.interface.chat.message_actions`.
-"""
+"""Actions on the open thread: regenerate, continue, edit, branch, switch versions."""
 
 from __future__ import annotations
 
@@ -29,7 +25,7 @@ class ThreadActions:
         self._conversation = conversation
 
     def regenerate(self, answer: int | None = None) -> None:
-        """Answer the question of `answer` once more, or else the last one of the thread."""
+        """Answer the question of `answer` again; by default the last question."""
         messages = self._conversation.thread.messages
         turn = regenerate_turn(messages if answer is None else up_to(messages, answer))
         if self._conversation.is_free() and turn is not None:
@@ -37,7 +33,7 @@ class ThreadActions:
             self._answer_again(turn)
 
     def resume(self) -> None:
-        """Continue the last answer, if it was stopped or cut off."""
+        """Continue the last answer if it was stopped or cut off."""
         if not self._conversation.is_free():
             return
         turn = resume_turn(self._conversation.thread.messages)
@@ -55,14 +51,14 @@ class ThreadActions:
         conversation.prompt.focus()
 
     def edit(self) -> None:
-        """Edit the last question in the prompt; called again, the previous one."""
+        """Edit the last question in the prompt; repeated, the previous one."""
         conversation = self._conversation
         question = previous_question(conversation.thread.messages, conversation.unsent.edited)
         if conversation.is_free() and question is not None:
             self.edit_message(question.id)
 
     def edit_message(self, question: int) -> None:
-        """Edit any question of the thread; what follows it stays as another version."""
+        """Edit a question of the thread; what follows it is kept as another version."""
         conversation = self._conversation
         found = [message for message in conversation.thread.messages if message.id == question]
         if conversation.is_free() and found:
@@ -71,9 +67,9 @@ class ThreadActions:
             conversation.post_message(MomentChanged())
 
     def branch(self, message: int | None = None) -> None:
-        """Continue after `message` with other words; what follows it stays as another version.
+        """Continue differently after `message`; what follows it is kept as another version.
 
-        None: before the last question; called again, before the previous one.
+        None stands for the message before the last question; repeated, before the previous one.
         """
         conversation, thread = self._conversation, self._conversation.thread
         messages = thread.messages
@@ -88,7 +84,7 @@ class ThreadActions:
         conversation.prompt.focus()
 
     def branch_here(self) -> None:
-        """Branch after the message under the cursor, or else before the last question."""
+        """Branch after the message under the cursor, if any; else before the last question."""
         transcript = self._conversation.transcript
         if transcript.cursor is not None:
             transcript.action_act("branch")
@@ -96,7 +92,7 @@ class ThreadActions:
             self.branch()
 
     def show_version_of(self, message: int, step: int, *, wraps: bool = False) -> None:
-        """Show the version of `message` `step` places further; `wraps` around at the end."""
+        """Show the version `step` places after `message`; with `wraps`, around the end."""
         conversation = self._conversation
         known = conversation.thread.versions.get(message, (message,))
         place = known.index(message) + step
@@ -104,7 +100,7 @@ class ThreadActions:
             conversation.open(conversation.chat, known[place % len(known)])
 
     def switch_version(self, step: int) -> None:
-        """Show another version, `step` places further, of the last message that has one."""
+        """Show the version `step` places further of the last message that has one."""
         conversation, thread = self._conversation, self._conversation.thread
         version = other_version(thread.messages, thread.versions, step)
         if conversation.is_free() and version is not None:

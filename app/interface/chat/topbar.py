@@ -20,21 +20,17 @@ NEW_CHAT = "New chat"
 PRIVATE_LABEL = "private"
 SEPARATOR = " · "
 MIN_COLUMNS_TIME_LEFT = 60
-"""Columns from which background work is shown with the time left."""
+"""Width from which background work is shown with the time left."""
 TUNED = "±"
-"""Mark of a chat that has settings of its own."""
-
-
+"""Mark of a chat with its own settings."""
 MAX_NAME_COLUMNS = 40
-"""Of a model's name."""
 MIN_TITLE_COLUMNS = 8
 GAP = 2
 """Columns between the title and the model."""
 
 
 def short_name(name: str, columns: int) -> str:
-    """A model's name on one line; of a long one its end, which says most: of a path the file's name
-    before any of its folders is cut."""
+    """A model's name on one line; a long one loses its folders or owner first, then its start."""
     line = one_line(name)
     if cell_len(line) > columns and "/" in line[:-1]:
         is_path = line[0] in "/~"
@@ -64,7 +60,7 @@ class TopBar(Static):
     """Name of the model; empty while there is none."""
 
     state: reactive[str] = reactive("")
-    """What the model does for the current turn; empty between turns."""
+    """What the model is doing for the turn in progress; empty between turns."""
 
     background: reactive[str] = reactive("")
     """What runs in the background, such as an import; empty without any."""
@@ -73,10 +69,10 @@ class TopBar(Static):
     """What the model does while it is idle; empty without any."""
 
     learning: reactive[str] = reactive("")
-    """What the draft model learns or has learned; empty for nothing."""
+    """What the draft model is learning or has learned; empty for nothing."""
 
     paused: reactive[str] = reactive("")
-    """Said while idle work is paused; empty while it is not."""
+    """Note that idle work is paused; empty while it is not."""
 
     failed: reactive[bool] = reactive(False)
     """Whether `state` is a failure."""
@@ -92,10 +88,9 @@ class TopBar(Static):
         if self.content_size.width < MIN_COLUMNS_TIME_LEFT:
             work = work.partition(SEPARATOR)[0]
         name = short_name(self.model, min(MAX_NAME_COLUMNS, self.content_size.width // 2))
-        besides = [(name, dim), (work, dim)]
-        said = [*besides, (self.state, component_color(self, state))]
+        parts = [(name, dim), (work, dim), (self.state, component_color(self, state))]
         right = Text(SEPARATOR, style=dim).join(
-            Text(one_line(text, 40), style=style) for text, style in said if text
+            Text(one_line(text, 40), style=style) for text, style in parts if text
         )
         margin = max(0, (self.content_size.width - MAX_TEXT_COLUMNS) // 2)  # over the text column
         width = self.content_size.width - 2 * margin
@@ -109,7 +104,7 @@ class TopBar(Static):
         return Text(" " * margin) + left + right
 
     async def on_click(self, event: events.Click) -> None:
-        """Rename the chat by its title, and choose another model by its name."""
+        """Rename the chat on a click on its title, change the model on a click on its name."""
         place = event.get_content_offset(self)
         if place is not None and place.x in self._title_cells:
             await self.run_action("screen.command('chat.rename')")
@@ -117,7 +112,7 @@ class TopBar(Static):
             await self.run_action("screen.command('models')")
 
     def _left(self, width: int, dim: Style) -> Text:
-        """The title and the chat's own settings, or only their mark if they do not fit."""
+        """The title, and the chat's own settings or, if they do not fit, only their mark."""
         title = Text(one_line(self.chat) or NEW_CHAT, style=Style(bold=True))
         own = Text()
         if self.tuned:
