@@ -28,7 +28,7 @@ from engines.ralm.scheduler import StrideScheduler
 from engines.ralm.sequential import write_iteratively
 from engines.ralm.speculative import SpeculativeRalm
 from engines.ralm.stride_rates import speedup_bound
-from engines.ralm.stride_writer import RalmRequest, StrideWriter, number_of
+from engines.ralm.stride_writer import RalmRequest, StrideWriter, passage_id
 
 NO_END = frozenset({-1})
 """The end token is suppressed: all answers have one length."""
@@ -122,7 +122,7 @@ def answer(
         seconds, cpu_seconds = perf_counter() - started, process_time() - cpu
     return RalmAnswer(
         tuple(token for one in strides for step in one.steps for token in step.tokens),
-        tuple(number_of(stride.passage) for stride in strides),
+        tuple(passage_id(stride.passage) for stride in strides),
         seconds,
         cpu_seconds,
         statistics,

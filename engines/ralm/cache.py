@@ -1,8 +1,8 @@
 """The speculative cache: passages retrieved for an answer, from which the next one is guessed.
 
-What was retrieved for the last words is often retrieved again for the next ones. The cache ranks
-its few passages with the metric of the knowledge base, so if the best passage of all is among
-them, it is the best here, too (RaLMSpec, section 3 and figure 2).
+Passages retrieved for one query are often the best for the next one. The cache ranks with the
+metric of the knowledge base, so if it holds the best passage of all, it ranks that one first
+(RaLMSpec, section 3 and figure 2).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class SpeculativeCache:
         return len(self._passages)
 
     def insert(self, found: Iterable[ScoredPassage]) -> None:
-        """Add passages that the knowledge base returned; more than the best are prefetched ones."""
+        """Add passages that the knowledge base returned."""
         for scored in found:
             self._passages[scored.passage.id] = scored.passage
 
     def guess(self, query: Query) -> Passage | None:
-        """The best passage for `query` here, ties by id; None if none matches."""
+        """The best cached passage for `query`, ties by id; None if none matches."""
         ids = list(self._passages)
         scores = self._base.score(query, ids) if ids else ()
         ranked = ((-score, number) for score, number in zip(scores, ids, strict=True))

@@ -1,4 +1,4 @@
-"""What iterative retrieval yields, and what it cost."""
+"""What iterative retrieval yields, and its running totals."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class ConfirmedStride:
     """A stride whose passage is known to be the best for its query.
 
     Attributes:
-        passage: it was written under; None if no passage matched.
-        steps: that are confirmed by it, in order; a step that goes beyond its end comes with a
-            later one.
-        finish: why the answer ended with it; empty while it goes on.
+        passage: the one it was written under; None if no passage matched.
+        steps: the steps confirmed with it, in order; a step that reaches beyond its end comes
+            with a later stride.
+        finish: why the answer ended with it; empty while generating.
     """
 
     passage: Passage | None
@@ -26,18 +26,26 @@ class ConfirmedStride:
 
 @dataclass(slots=True)
 class RalmStatistics:
-    """Running totals of one answer.
+    """Running totals of one answer. Times are in seconds.
 
     Attributes:
-        strides: confirmed; changes: those whose passage is not the one before's.
-        searches: of the whole knowledge base; queries: in them.
-        guesses: that were compared with the truth; right: those that were right.
-        rollbacks: wrong guesses that tokens were taken back for; discarded: those tokens.
+        strides: confirmed strides.
+        changes: confirmed strides whose passage differs from the previous one's.
+        searches: searches of the whole knowledge base.
+        queries: their total number of queries.
+        guesses: verified guesses.
+        right: correct guesses.
+        rollbacks: mispredictions that discarded tokens.
+        discarded: tokens discarded by them.
         prefills, passes: see `StrideWriter`.
-        generation_s: spent prefilling and decoding; encoding_s: encoding queries; lookup_s: ranking
-            the cache; search_s: searching the whole base; waited_s: of that, while nothing else
-            was done; wasted_s: writing strides under passages that were guessed wrong.
-        batches: verified; stride_sum: of their sizes.
+        generation_s: prefill and decoding.
+        encoding_s: encoding of queries.
+        lookup_s: ranking of the cache.
+        search_s: searches of the whole knowledge base.
+        waited_s: the part of `search_s` that was not overlapped with writing.
+        wasted_s: writing of strides under mispredicted passages.
+        batches: verified batches.
+        stride_sum: their total number of strides.
     """
 
     strides: int = 0
@@ -61,20 +69,20 @@ class RalmStatistics:
 
     @property
     def accuracy(self) -> float:
-        """Share of the verified guesses that were right; 0 if none was verified."""
+        """Share of the verified guesses that were correct; 0 if none was verified."""
         return self.right / self.guesses if self.guesses else 0.0
 
     @property
     def stride(self) -> float:
-        """Strides verified at once, on average; 0 before the first batch."""
+        """Mean number of strides in a batch; 0 before the first batch."""
         return self.stride_sum / self.batches if self.batches else 0.0
 
     @property
     def saved_s(self) -> float:
-        """Estimate of the time that speculation saved over one search before each stride.
+        """Estimated time that speculation saved over one search before each stride.
 
-        Such a search is taken to be as long as a query's share of the batches: it is longer. So
-        this is rather too little. Negative if speculation cost time.
+        Negative if speculation cost time. A single search is assumed to take a query's share of a
+        batch; it takes longer, so the estimate is conservative.
         """
         search_s = self.search_s / self.queries if self.queries else 0.0
         return self.strides * search_s - self.waited_s - self.wasted_s - self.lookup_s

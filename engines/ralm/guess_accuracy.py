@@ -1,7 +1,4 @@
-"""How often guesses are right: lately and in the long run, and by what went before.
-
-Owns the estimates. Refuses to know what a wrong guess costs (`stride_rates`).
-"""
+"""The probability that guesses are correct, from recent and long-run outcomes."""
 
 from __future__ import annotations
 
@@ -12,96 +9,95 @@ import numpy as np
 from engines.ralm.stride_rates import MAX_STRIDE, Floats
 
 MEMORY = 0.9
-"""Weight of a guess, where the next one has 1."""
+"""Decay of an outcome's weight with each further outcome."""
 PRIOR_ACCURACY, PRIOR_WEIGHT = 0.8, 2.0
-"""What is known of a guess before any was verified, and how many guesses that is worth."""
+"""Expected accuracy before any guess was verified, and its weight in outcomes."""
 RUN_WEIGHT = 16.0
-"""As `PRIOR_WEIGHT`, for the guesses after runs of about one length."""
-LATE_WEIGHT = 4.0
-"""Wrong guesses, as many as expected, that an answer is taken to have had before its first."""
+"""Weight of the prior for guesses after runs of similar length."""
+ANSWER_WEIGHT = 4.0
+"""Pseudo-count of errors, and of expected errors, with which each answer starts."""
 MIN_CHANCE = 0.05
-"""The least probability that a guess is right."""
+"""Lower bound of the probability that a guess is correct."""
 
 
-class Share:
-    """How often something is so: lately, drawn towards the long run.
+class SuccessRate:
+    """A smoothed success rate: a decaying average, drawn towards the long-run average.
 
     Args:
-        prior: before anything was seen.
-        weight: of the prior in the long run, and of that in the estimate.
+        prior: the rate before any outcome.
+        weight: of the prior in the long-run average, and of that in the estimate.
 
     Attributes:
-        added: outcomes so far.
+        count: outcomes recorded so far.
     """
 
     def __init__(self, prior: float, weight: float = PRIOR_WEIGHT) -> None:
-        self.added = 0
+        self.count = 0
         self._prior, self._weight = prior, weight
-        self._so = 0  # of all that were added
-        self._lately_so = self._lately = 0.0
+        self._successes = 0
+        self._recent_successes = self._recent = 0.0
 
     def add(self, outcomes: Sequence[bool]) -> None:
-        """Whether it was so, in order."""
+        """Record outcomes, in order."""
         for outcome in outcomes:
-            self._lately_so = self._lately_so * MEMORY + outcome
-            self._lately = self._lately * MEMORY + 1
-        self.added += len(outcomes)
-        self._so += sum(outcomes)
+            self._recent_successes = self._recent_successes * MEMORY + outcome
+            self._recent = self._recent * MEMORY + 1
+        self.count += len(outcomes)
+        self._successes += sum(outcomes)
 
     @property
     def estimate(self) -> float:
-        """Between 0 and 1, neither of them."""
-        long_run = (self._so + self._weight * self._prior) / (self.added + self._weight)
-        return (self._lately_so + self._weight * long_run) / (self._lately + self._weight)
+        """The rate, strictly between 0 and 1."""
+        long_run = (self._successes + self._weight * self._prior) / (self.count + self._weight)
+        return (self._recent_successes + self._weight * long_run) / (self._recent + self._weight)
 
 
 class Runs:
-    """How often a guess is right, by how many were right in a row before it.
+    """The probability that a guess is correct, by the number of correct ones in a row before it.
 
-    Before anything was seen, as if guesses had one probability that each run tells more of: after k
-    right ones, as many of `PRIOR_WEIGHT` + k are wrong as the prior has of `PRIOR_WEIGHT`. Some
-    answers have more wrong ones than others: the share is scaled by how many of the answer's last
-    guesses were wrong, relative to how many were expected.
+    The prior error rate after k correct guesses is (1 − accuracy) · w / (w + k), with w =
+    `PRIOR_WEIGHT`. Answers differ in difficulty, so the error rate is scaled by the answer's recent
+    errors relative to those expected.
     """
 
     def __init__(self, prior_accuracy: float) -> None:
         self._run = 0
         steps = np.arange(MAX_STRIDE)
         self._prior = PRIOR_WEIGHT * (1 - prior_accuracy) / (PRIOR_WEIGHT + steps)
-        self._wrong = [0] * _RUN_LENGTHS
-        self._seen = [0] * _RUN_LENGTHS
-        self._lately_wrong = self._expected = 0.0
+        self._wrong = [0] * _BUCKETS
+        self._seen = [0] * _BUCKETS
+        self._recent_wrong = self._expected = 0.0
 
     def begin(self) -> None:
-        """An answer begins."""
+        """Start an answer."""
         self._run = 0
-        self._lately_wrong = self._expected = 0.0
+        self._recent_wrong = self._expected = 0.0
 
     def add(self, outcomes: Sequence[bool]) -> None:
-        """Whether guesses were right, in order."""
+        """Record whether guesses were correct, in order."""
         for right in outcomes:
-            self._expected = self._expected * MEMORY + self._wrong_share(self._run)
-            self._lately_wrong = self._lately_wrong * MEMORY + (not right)
-            about = _about(self._run)
-            self._seen[about] += 1
-            self._wrong[about] += not right
+            self._expected = self._expected * MEMORY + self._error_rate(self._run)
+            self._recent_wrong = self._recent_wrong * MEMORY + (not right)
+            bucket = _bucket(self._run)
+            self._seen[bucket] += 1
+            self._wrong[bucket] += not right
             self._run = self._run + 1 if right else 0
 
     def chances(self, longest: int) -> Floats:
-        """The probability that at least so many more are right in a row, for 0 to `longest`."""
-        lately = (self._lately_wrong + LATE_WEIGHT) / (self._expected + LATE_WEIGHT)
+        """P(at least n more guesses are correct in a row), for n = 0 … `longest`."""
+        difficulty = (self._recent_wrong + ANSWER_WEIGHT) / (self._expected + ANSWER_WEIGHT)
         runs = range(self._run, self._run + longest)
-        wrong = np.array([self._wrong_share(run) for run in runs]) * lately
+        wrong = np.array([self._error_rate(run) for run in runs]) * difficulty
         return np.cumprod([1.0, *np.maximum(1 - wrong, MIN_CHANCE)], dtype=np.float64)
 
-    def _wrong_share(self, run: int) -> float:
-        about, prior = _about(run), float(self._prior[min(run, len(self._prior) - 1)])
-        return (self._wrong[about] + RUN_WEIGHT * prior) / (self._seen[about] + RUN_WEIGHT)
+    def _error_rate(self, run: int) -> float:
+        bucket, prior = _bucket(run), float(self._prior[min(run, len(self._prior) - 1)])
+        return (self._wrong[bucket] + RUN_WEIGHT * prior) / (self._seen[bucket] + RUN_WEIGHT)
 
 
-_RUN_LENGTHS = 6
+_BUCKETS = 6
 
 
-def _about(run: int) -> int:
-    """Which runs are counted together: of 0, 1, 2 or 3, 4 to 7, 8 to 15, and more."""
-    return min(run.bit_length(), _RUN_LENGTHS - 1)
+def _bucket(run: int) -> int:
+    """The bucket of a run's length: 0, 1, 2–3, 4–7, 8–15, or more."""
+    return min(run.bit_length(), _BUCKETS - 1)

@@ -1,18 +1,14 @@
-"""KNN-LM: the next token is drawn from the model and from what followed similar states, at once.
+"""KNN-LM: the next token is drawn from the model and from the tokens that followed similar states.
 
     p(token) = (1 − λ) · p_model(token) + λ · p_neighbours(token)
     p_neighbours(token) ∝ Σ exp(−d² / T)   over the neighbours that led to `token`
 
-The neighbours are the k past states nearest to the present one, whatever they led to (Khandelwal et
-al. 2020, equations 2 and 3). This changes the answer: it is worded like the texts whose states are
-searched.
+The neighbours are the k past states nearest to the current one (Khandelwal et al. 2020, equations 2
+and 3). This changes the answer: it is worded like the texts whose states are searched.
 
-`InterpolatedTarget` is a target like any other, so the one decode loop drafts, verifies and draws
-from this distribution with the same noise, without knowing of retrieval: one pass gives every row's
-state, and one batched search serves all rows of a draft tree.
-
-Owns the distribution and the target that has it. Refuses to know how states are stored and when a
-search is put off (`engines.ralm.knn_speculative`).
+`InterpolatedTarget` is an ordinary target, so the decode loop drafts, verifies and draws from this
+distribution without knowing of retrieval: one pass yields the states of all rows, and one batched
+search serves all rows of a draft tree. `knn_speculative` decides when to postpone searches.
 """
 
 from __future__ import annotations
@@ -36,25 +32,25 @@ from engines.wrapped_target import WrappedTarget
 
 
 class StateIndex(Protocol):
-    """Finds past states. A distance depends on the two keys alone: not on the batch, and not on
-    whether all states or a few are searched."""
+    """Finds the nearest past states. A distance depends on the two keys alone, not on the batch or
+    on the other states."""
 
     def __len__(self) -> int: ...
 
     def search(self, keys: Floats, k: int) -> list[StateMatches]:
-        """For each of `keys` [q, dimensions] the nearest `k`, or as many as there are."""
+        """The up to `k` nearest states for each of `keys` [q, dimensions]."""
         ...
 
 
 class StateDatastore(StateIndex, Protocol):
-    """All past states, in rows that follow one another as their tokens did."""
+    """All past states, in rows ordered like the tokens of their texts."""
 
     def encode(self, state: Floats) -> Floats:
         """The key of a state: float32 [width] → float32 [dimensions]."""
         ...
 
     def subset(self, rows: Rows) -> StateIndex:
-        """Only the states of `rows`, which ascend."""
+        """An index of only the states of `rows`, which ascend."""
         ...
 
     def following(self, rows: Rows, count: int) -> Rows:
@@ -64,16 +60,16 @@ class StateDatastore(StateIndex, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Interpolation:
-    """How much neighbours count.
+    """How the two distributions are combined.
 
     Attributes:
         weight: λ, the neighbours' share of the distribution, in [0, 1).
-        temperature: T, by which squared distances between keys of unit length are divided.
+        temperature: T, the divisor of squared distances between keys of unit length.
         neighbours: k.
 
-    The defaults have the least held-out perplexity over both kinds of text together. With the
-    embedded model, 220 tldr pages imported (50,000 states) and, for answers about 60 others, those
-    as well; k = 1,024 where it is not named, λ and T chosen on one half, measured on the other:
+    The defaults have the lowest held-out perplexity over both kinds of text. Measured with the
+    embedded model and 220 imported tldr pages (50,000 states), on 60 other pages and on answers
+    about imported ones; k = 1,024 unless stated, λ and T chosen on one half, measured on the other:
 
                                          other pages   answers
         the model alone                         71.2       9.7
@@ -95,10 +91,9 @@ class Interpolation:
     neighbours: int = 1024
 
     def apply(self, row: Floats, matches: StateMatches) -> None:
-        """Change the logits float32 [vocabulary] of `row` to those of the interpolation.
+        """Interpolate the logits float32 [vocabulary] of `row` in place.
 
-        Those of tokens that no neighbour led to stay: logits are relative, and λ = 0 or no
-        neighbour changes nothing.
+        Logits are relative, so only those of tokens that a neighbour led to change.
         """
         if not len(matches.tokens) or not self.weight:
             return
@@ -113,22 +108,24 @@ class Interpolation:
 
 @dataclass(frozen=True, slots=True)
 class DrawnRow:
-    """A row that a token was drawn from: the model's own logits [vocabulary], the state's key."""
+    """A row that a token was drawn from: the model's logits [vocabulary] and its state's key."""
 
     logits: Floats
     key: Floats
 
 
 class InterpolatedTarget(WrappedTarget):
-    """A target with KNN-LM's distribution. Implements `engines.target.Target`.
+    """A target with KNN-LM's distribution.
 
     Args:
-        keeps: whether drawn rows are kept until `take_drawn`.
+        keeps: whether to keep drawn rows for `take_drawn`.
 
     Attributes:
-        index: where neighbours are searched.
-        encoding_s, search_s: spent encoding states and interpolating, and searching.
-        searches: of the index; queries: in them.
+        index: the states that are searched.
+        encoding_s: seconds spent encoding states and interpolating.
+        search_s: seconds spent searching.
+        searches: number of searches.
+        queries: their total number of queries.
     """
 
     def __init__(
@@ -184,7 +181,7 @@ class InterpolatedTarget(WrappedTarget):
         super().rewind(length)
 
     def take_drawn(self) -> list[DrawnRow]:
-        """The rows that tokens were drawn from since the last call, one for each."""
+        """The rows of the tokens drawn since the last call."""
         drawn, self._drawn = self._drawn, []
         return drawn
 
@@ -193,9 +190,9 @@ class InterpolatedTarget(WrappedTarget):
             self._drawn += [DrawnRow(logits[row].copy(), keys[row]) for row in path]
 
     def _interpolated(self, rows: ForwardOutput) -> tuple[ForwardOutput, Floats]:
-        """The rows with changed logits, and the keys of their states.
+        """The rows with interpolated logits, and the keys of their states.
 
-        States are encoded one by one: a matrix product would depend on the width of the pass.
+        States are encoded one by one: a matrix product's result depends on its number of rows.
         """
         started = perf_counter()
         keys = np.stack([self._datastore.encode(state) for state in rows.hidden])
@@ -215,10 +212,10 @@ class InterpolatedTarget(WrappedTarget):
 def write_sequentially(
     writer: StrideWriter, target: InterpolatedTarget, statistics: RalmStatistics
 ) -> Generator[Step]:
-    """Answer with one search for each forward pass: KNN-LM as it is defined.
+    """Answer with one search per forward pass, the baseline of `knn_speculative`.
 
     Args:
-        writer: writes with `target`, whose index is the whole datastore.
+        writer: a writer over `target`, whose index is the whole datastore.
 
     Raises:
         ContextOverflowError: the prompt does not fit into the context.

@@ -1,16 +1,15 @@
-"""RaLMSpec for KNN-LM: tokens drawn with cached neighbours, verified in batches, the same text.
+"""RaLMSpec for KNN-LM: tokens drawn with cached neighbours and verified in batches; the same text.
 
 The nearest states to the next token's are mostly those that follow the nearest ones to this
-token's. So the cache holds the nearest entries to the last tokens, more of them than k if that is
-small, and the 10 entries after each; tokens are drawn with the neighbours among them. A batched
-search then finds the true neighbours of all those states; each token is drawn again from its true
-distribution with its own noise, and where the two differ the true token takes the place of the
-first wrong one, and what was written behind it is taken back. Verification compares tokens, not
-neighbours (RaLMSpec, section 5.3): a cache that misses some neighbours is right as long as it draws
-the same token. Where not even right guesses could pay, neighbours are searched for first.
+token's. So the cache holds the nearest entries to the last tokens (more than k if k is small) and
+the 10 entries after each, and tokens are drawn with the neighbours found in it. A batched search
+then finds the true neighbours of all those states, and each token is drawn again from its true
+distribution with its own noise. At the first difference the true token replaces the drawn one, and
+later tokens are discarded. Verification compares tokens, not neighbours (RaLMSpec, section 5.3): a
+cache that misses some neighbours is correct as long as it draws the same token. Where not even
+correct guesses would pay, each pass is searched first.
 
-Owns the order of speculation and verification. What a draft tree adds is `engines.decode`'s
-business, where to stop and verify that of the scheduler, whose stride counts tokens here.
+The scheduler's stride counts tokens here.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ from engines.ralm.stride_writer import RalmRequest, StrideWriter
 from engines.step import Step, Timings
 
 FOLLOWING = 10
-"""Entries after each retrieved one that are cached: n of the paper."""
+"""Number of entries cached after each retrieved one: n of the paper."""
 CACHED = 64
-"""Nearest entries to a token that are cached, with what follows them. At k = 1 the cache is right
-about 0.979 of 1,270 tokens; with the nearest entry alone 0.912, with 16 of them 0.944. At k = 1024
-it is as right as with all of them: the others weigh next to nothing."""
+"""Number of nearest entries to a token that are cached with their followers. At k = 1 the cache
+predicts .979 of 1,270 tokens (.912 with 1 entry, .944 with 16); at k = 1024, as many as with all
+entries, since the others weigh next to nothing."""
 PRIOR_ACCURACY = 0.95
-"""For the scheduler: of a token's guess, before any was verified. Answers are short, so the first
-batches count: at r = 12 a prior of .6 was 0, 4 and 7 % slower at k = 1, 16 and 256."""
+"""For the scheduler: expected accuracy of a drawn token before any was verified. Answers are short,
+so the first batches count: at r = 12 a prior of .6 was 0, 4 and 7 % slower at k = 1, 16 and 256."""
 MAX_RETRIEVALS = 16
-"""Latest tokens whose neighbours stay in the cache: more than the followers reach."""
+"""Number of latest tokens whose neighbours stay cached: more than followers reach."""
 
 
 class NeighbourCache:
-    """The nearest entries to the last tokens, and what follows them."""
+    """The nearest entries to the last tokens, and their followers."""
 
     def __init__(self, datastore: StateDatastore) -> None:
         self._datastore = datastore
@@ -70,7 +69,7 @@ class SpeculativeKnn:
     """Writes one answer.
 
     Args:
-        writer: writes with `target`, which keeps drawn rows.
+        writer: a writer over `target`, which keeps drawn rows.
     """
 
     def __init__(
@@ -117,22 +116,22 @@ class SpeculativeKnn:
             writer.close()
 
     def _speculate(self, confirmed: int) -> None:
-        """Draw tokens with the cached neighbours: a stride of them, or one to fill the cache."""
+        """Draw a stride of tokens with cached neighbours, or one token while the cache is empty."""
         self._target.index = self._cache.index
         stride = max(1, self._scheduler.stride) if len(self._cache.index) else 1
         tokens = self._writer.tokens
         while len(tokens) < confirmed + stride and not self._writer.finish:
             started, written = perf_counter(), len(tokens)
-            self._write_on()
+            self._write_token()
             self._count_written(len(tokens) - written, perf_counter() - started)
 
     def _search_first(self) -> None:
-        """Write with the true neighbours: the next token, and those that a draft has right."""
+        """Run one pass with the true neighbours."""
         target, statistics, written = self._target, self._statistics, len(self._writer.tokens)
         target.index = self._datastore
         searches, queries, searched_s = target.searches, target.queries, target.search_s
         started = perf_counter()
-        self._write_on()
+        self._write_token()
         search_s = target.search_s - searched_s
         seconds = perf_counter() - started - search_s
         target.take_drawn()
@@ -143,8 +142,8 @@ class SpeculativeKnn:
         self._count_written(len(self._writer.tokens) - written, seconds)
         self._scheduler.verified(Verification(target.queries - queries, 0, search_s))
 
-    def _write_on(self) -> None:
-        """Write the next token, and those that a draft has right."""
+    def _write_token(self) -> None:
+        """Write one token, or more if drafted ones are accepted."""
         written, prefills, started = len(self._writer.tokens), self._writer.prefills, perf_counter()
         self._writer.write(None, written, written + 1)
         if self._writer.prefills > prefills and written:
@@ -155,7 +154,7 @@ class SpeculativeKnn:
             self._scheduler.wrote(seconds / tokens, new=False)
 
     def _verify(self, confirmed: int) -> None:
-        """Search for all tokens after the first `confirmed`; correct the first wrong one."""
+        """Verify all tokens after the first `confirmed`; correct the first wrong one."""
         drawn = self._target.take_drawn()
         if not drawn:
             return
@@ -179,14 +178,14 @@ class SpeculativeKnn:
             statistics.rollbacks += 1
             statistics.discarded += len(tokens) - confirmed - matched
             self._writer.correct(confirmed + matched, true[-1])
-            # The state was right, so the true token needs no pass of its own.
+            # The row was right, so the true token needs no pass of its own.
             self._scheduler.wrote(0.0, new=True)
         self._scheduler.verified(Verification(len(drawn), matched, seconds, [False] * len(drawn)))
 
     def _draw_again(
         self, confirmed: int, drawn: Sequence[DrawnRow], found: Sequence[StateMatches]
     ) -> list[int]:
-        """The true tokens, up to the first that differs."""
+        """The true tokens, up to and including the first that differs."""
         started = perf_counter()
         tokens, true = self._writer.tokens, list[int]()
         context = [*self._prompt, *tokens[:confirmed]]
@@ -207,7 +206,7 @@ class SpeculativeKnn:
         statistics.strides = len(self._writer.tokens)
 
     def _as_pass(self, step: Step) -> Step:
-        """A step that came out of a restart was a forward pass of its own."""
+        """Turn the prefill step of a restarted decode loop into a forward pass, which it was."""
         seconds = self._restarts.get(step.position)
         if not step.prefill or seconds is None:
             return step

@@ -1,7 +1,7 @@
-"""The knowledge base protocol: what answers the queries of an answer in progress.
+"""The knowledge base protocol: ranks passages for the queries of an answer in progress.
 
-A query is encoded once, when its words are known, and then both guessed for from the request's
-cache and verified against the whole base, so that the two cannot disagree about what was asked.
+A query is encoded once, for both the guess from the answer's cache and the verification against the
+whole base, so that the two cannot disagree about it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from engines.retrieval.protocol import Retriever, ScoredPassage
 from engines.target import Floats
 
 NO_MATCH = float("-inf")
-"""The score of a passage that does not answer the query at all."""
+"""The score of a passage that does not match the query at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +31,18 @@ class Query:
 class KnowledgeBase(Protocol):
     """Ranks the passages of one corpus.
 
-    A passage's score depends on the query and the passage alone: not on the other queries of a
-    batch, and not on whether the whole corpus or some passages are ranked.
+    A score depends on the query and the passage alone: not on the other queries of a batch or the
+    other passages ranked.
     """
 
     def encode(self, text: str) -> Query:
-        """`text` as a query."""
+        """Encode `text` as a query."""
         ...
 
     def search(self, queries: Sequence[Query], limit: int) -> list[list[ScoredPassage]]:
-        """For each query the best `limit` passages that match, best first, ties by id.
+        """The up to `limit` best matching passages for each query, best first, ties by id.
 
-        May be called from another thread, while `score` is.
+        Thread-safe with respect to `score`.
         """
         ...
 
@@ -52,13 +52,13 @@ class KnowledgeBase(Protocol):
 
 
 class TextKnowledgeBase:
-    """A retriever over the words of a query, as a `KnowledgeBase`."""
+    """A `KnowledgeBase` over a retriever that takes the query's words."""
 
     def __init__(self, retriever: Retriever) -> None:
         self._retriever = retriever
 
     def encode(self, text: str) -> Query:
-        """The words alone."""
+        """See `KnowledgeBase.encode`; no vector."""
         return Query(text)
 
     def search(self, queries: Sequence[Query], limit: int) -> list[list[ScoredPassage]]:
@@ -72,13 +72,13 @@ class TextKnowledgeBase:
 
 
 class VectorKnowledgeBase:
-    """A retriever by vectors, as a `KnowledgeBase`: a query is encoded once."""
+    """A `KnowledgeBase` over a retriever that takes the query's vector."""
 
     def __init__(self, retriever: DenseRetriever) -> None:
         self._retriever = retriever
 
     def encode(self, text: str) -> Query:
-        """The words and their vector."""
+        """See `KnowledgeBase.encode`."""
         return Query(text, self._retriever.encode([text])[0])
 
     def search(self, queries: Sequence[Query], limit: int) -> list[list[ScoredPassage]]:

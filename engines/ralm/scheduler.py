@@ -1,4 +1,4 @@
-"""How many strides are written ahead before their queries are verified: a fixed number, or OS3.
+"""How many strides are written before their queries are verified: a fixed number, or OS3.
 
 OS3, the optimal speculation stride scheduler (RaLMSpec, section 4 and appendix), maximises the
 expected number of verified strides per second,
@@ -6,36 +6,31 @@ expected number of verified strides per second,
     synchronous    (1 − γ^s) / (1 − γ) / (s·a + b)
     asynchronous   (1 − γ^s) / (1 − γ) / (γ^s·((s − 1)·a + max(a, b)) + (1 − γ^s)·(s·a + b))
 
-where a is the time of a speculative stride (encoding its query included), b that of a
-verification, and γ the probability that a guess is right. a and b are estimated over the last
-verifications. What differs from the paper:
+where a is the time of a speculated stride (encoding its query included), b that of a verification,
+and γ the probability that a guess is correct. What differs from the paper:
 
-- Its γ is one number, cut off at γ_max = 0.6, which never lets s exceed 5 or so. Here, γ depends on
-  how many guesses were right in a row before (`Runs`): wrong ones come in bursts, and after a long
-  run hardly any does. Of 2,400 guesses, the next one is wrong in .20 to .40 after none, .04 to .13
-  after one, .01 to .04 after sixteen. So the expected number of verified strides is the sum of the
-  chances of runs, in place of (1 − γ^s) / (1 − γ).
-- b is a line over s: a batch costs less than single queries, but on few cores it is not free.
-- A passage that is not in the KV cache has to be read, which takes c seconds where a stride under
-  the same one takes a: ten times as long with a small model on a CPU. So a wrong guess costs c if
-  the true passage is another, and once more if the guessed one was. `reads_ahead` tells whether
-  that is risked: if a guess is wrong with probability 1 − p, only while 2·(1 − p)·c < b. Else the
-  search comes first for such a guess, and γ is the probability that one is gone on with and right.
-- To guess takes a lookup in the cache, which may take as long as a search of few passages. Where
-  nothing is guessed, that is saved.
-- A stride of 0 has a rate, too: search first, as RaLMSeq does, in a + b. (A true passage that has
-  to be read costs both the same, so it is left out.) Where searching is cheap or guesses are wrong,
-  that is the best there is, and it is kept unless a guess promises `MIN_GAIN`; where not even right
-  guesses could promise it, nothing is guessed at all.
-- A hidden search begins before the last stride of its batch is written, and strides are written
-  until it ends, not one. So a right guess costs the longer of writing and searching. What it really
-  costs, since both share cores and memory, is measured; before, `PRIOR_OVERLAP` is assumed.
-- What one answer tells of times and runs, the next one begins with. The very first stride, prompt
-  included, tells b and c before anything was guessed: so the first batch is as large as pays, and
-  none where searching is cheap. Later answers begin with a search too, but after a prompt was read,
-  when it takes up to three times as long as between strides: that is left out.
-- One stride of each answer is written with no search beside it. Else a would be known from wrong
-  guesses alone while searches are hidden, and what hiding costs would be compared with too much.
+- The paper's γ is one number, capped at γ_max = 0.6, so that s hardly exceeds 5. Here γ depends on
+  the number of correct guesses in a row (`Runs`), since errors come in bursts: of 2,400 guesses,
+  .20 to .40 are wrong after none, .04 to .13 after one, .01 to .04 after sixteen. The expected
+  number of verified strides is a sum of run probabilities.
+- b is linear in s: a batch costs less than single queries, but on few cores it is not free.
+- A passage that is not in the KV cache needs prefill, which makes its stride take c instead of a:
+  ten times as long with a small model on a CPU. A misprediction costs c if the true passage needs
+  prefill, and again if the guessed one did. So a passage is prefilled on a guess (`reads_ahead`)
+  only while 2·(1 − p)·c < b, where p is the probability that the guess is correct. Otherwise such a
+  stride is searched first, and γ is the probability that a stride is speculated and correct.
+- A guess takes a cache lookup, which may take as long as a search of few passages.
+- s = 0 means to search first, as RaLMSeq does, in a + b. It is kept unless guesses promise
+  `MIN_GAIN`; where not even perfect guesses would, none are made. (Prefill of a true passage costs
+  both the same and is left out.)
+- An overlapped search begins before the last stride of its batch is written, and strides are
+  written until it ends, not one. So a correct guess costs the longer of writing and searching. The
+  two share cores and memory, so the actual cost is measured; until then `PRIOR_OVERLAP` is assumed.
+- Estimates carry over between answers. The very first stride, prompt included, measures b and c
+  before any guess, so that the first batch has a good size. The first search of a later answer is
+  ignored: after a prefill it takes up to three times as long as between strides.
+- One stride of each answer is written without a search. Otherwise, while searches are overlapped,
+  a would be measured on mispredictions alone.
 """
 
 from __future__ import annotations
@@ -48,7 +43,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from engines.ralm.guess_accuracy import PRIOR_ACCURACY, Runs, Share
+from engines.ralm.guess_accuracy import PRIOR_ACCURACY, Runs, SuccessRate
 from engines.ralm.stride_rates import (
     MAX_STRIDE,
     Chances,
@@ -61,26 +56,26 @@ from engines.ralm.stride_rates import (
 )
 
 WINDOW = 5
-"""Verifications whose times are looked at (section 5.1)."""
+"""Number of recent verifications whose times are averaged (section 5.1)."""
 PAPER_STRIDE = 3
 """The paper's fixed stride."""
 PRIOR_NEW = 0.2
-"""Share of guesses that have to be read, before any was made."""
+"""Expected share of guesses whose passage needs prefill, before any was made."""
 PRIOR_NEW_END = 0.5
-"""Share of those among the guesses that are not both right and read."""
+"""Expected share of those among the guesses that are wrong or need prefill."""
 READING_WEIGHT = 8.0
-"""As `guess_accuracy.PRIOR_WEIGHT`, for guesses that have to be read: few answers have more, and to
-trust them too soon costs c, to trust them too late b."""
+"""`guess_accuracy.PRIOR_WEIGHT` for guesses that need prefill: higher, since few answers have more
+of them, and trusting them too soon costs c, too late only b."""
 RISK = 2.0
-"""Times the expected loss that a search has to take before such a passage is read ahead: a guess
-deep in a batch is wrong more often, and so is all behind it."""
+"""Search time ÷ expected loss above which such a passage is prefilled on a guess. Above 1, since
+guesses deep in a batch are wrong more often, and invalidate those after them."""
 STRIDE_WINDOW = 3 * WINDOW
-"""Strides whose times are looked at, alone or beside a search: single ones differ much."""
+"""Number of recent strides whose times are averaged: single ones vary widely."""
 PRIOR_BATCH, PRIOR_QUERY = 4, 0.2
-"""What is known of batches before one was searched for, as if it were one of that size: the share
-of a single search that each further query takes."""
+"""Prior of b's slope, as one batch of `PRIOR_BATCH` queries in which each query after the first
+takes `PRIOR_QUERY` of a single search."""
 MIN_GAIN = 1.05
-"""Times the rate of searching first that a guess has to promise: the estimates are not better."""
+"""Speed-up over searching first that guesses must promise; the estimates are no more precise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +83,13 @@ class Verification:
     """The outcome of one search.
 
     Attributes:
-        queries: searched for at once.
-        matched: guesses before the first wrong one, or all.
-        seconds: the search took.
-        new: for each guess, whether its passage had to be read; empty where none was made.
-        hidden: whether strides were written meanwhile.
-        stride_s: seconds for each of those, if all guesses were right and no passage was read.
-        lookup_s: seconds to look up a guess in the cache.
+        queries: number of queries in its batch.
+        matched: number of guesses before the first wrong one.
+        seconds: wall time of the search.
+        new: for each guess, whether its passage needed prefill; empty if there was no guess.
+        hidden: whether strides were written during the search.
+        stride_s: seconds per such stride, if all guesses were correct and needed no prefill.
+        lookup_s: mean seconds to look up a guess in the cache.
     """
 
     queries: int
@@ -107,42 +102,42 @@ class Verification:
 
 
 class StrideScheduler(Protocol):
-    """Chooses the speculation stride s, and learns from what came of it."""
+    """Chooses the speculation stride s, and learns from the outcome."""
 
     @property
     def stride(self) -> int:
-        """Strides to write before their queries are verified; 0 to search for each by itself."""
+        """Strides to write before their queries are verified; 0 to search before each."""
         ...
 
     @property
     def hides(self) -> bool:
-        """Whether to write on during a search, if that is possible."""
+        """Whether to write during a search, if the answer is verified asynchronously."""
         ...
 
     @property
     def guesses(self) -> bool:
-        """Whether guesses could pay: where not, strides that are searched for need none."""
+        """Whether to look up guesses, if only to measure their accuracy."""
         ...
 
     @property
     def reads_ahead(self) -> bool:
-        """Whether a guessed passage is read, if it has to be, before the search confirms it."""
+        """Whether a guessed passage is prefilled, if need be, before the search confirms it."""
         ...
 
     def begin(self) -> None:
-        """An answer begins."""
+        """Start an answer."""
         ...
 
     def wrote(self, seconds: float, *, new: bool) -> None:
-        """One stride was written in `seconds`, with no search beside it.
+        """Record the time of a stride that was written with no search running.
 
         Args:
-            new: under a passage that had to be read.
+            new: whether its passage needed prefill.
         """
         ...
 
     def verified(self, verification: Verification) -> None:
-        """A batch was searched for."""
+        """Record the outcome of a search."""
         ...
 
 
@@ -165,7 +160,7 @@ class FixedStride:
 
 
 class Choice(NamedTuple):
-    """What a scheduler has chosen; see `StrideScheduler`."""
+    """A scheduler's decision; see `StrideScheduler`."""
 
     stride: int
     hides: bool
@@ -174,13 +169,13 @@ class Choice(NamedTuple):
 
 
 class OptimalStride:
-    """OS3, beginning with a stride of 1.
+    """OS3, starting with a stride of 1.
 
     Args:
         asynchronous: whether strides can be written while a batch is verified.
-        max_accuracy: γ_max, with the paper's own objective; None for what differs (see above).
-        max_stride: where those do not decide.
-        prior_accuracy: of guesses, before any was verified.
+        max_accuracy: γ_max, to use the paper's own objective; None for ours.
+        max_stride: limit of our stride.
+        prior_accuracy: expected accuracy of guesses, before any was verified.
     """
 
     def __init__(
@@ -200,16 +195,16 @@ class OptimalStride:
         self._max_accuracy = max_accuracy
         self._strides: deque[float] = deque(maxlen=STRIDE_WINDOW)
         self._readings: deque[float] = deque(maxlen=WINDOW)
-        self._hidden: deque[float] = deque(maxlen=STRIDE_WINDOW)  # seconds beside a search
+        self._hidden: deque[float] = deque(maxlen=STRIDE_WINDOW)  # seconds during a search
         self._lookups: deque[float] = deque(maxlen=WINDOW)
-        self._single: deque[float] = deque(maxlen=WINDOW)  # seconds of a query searched for alone
+        self._single: deque[float] = deque(maxlen=WINDOW)  # seconds of single-query searches
         self._batches: deque[tuple[int, float]] = deque(maxlen=WINDOW)  # (queries, seconds)
-        self._right = Share(prior_accuracy)
-        self._right_of_new = Share(PRIOR_ACCURACY, READING_WEIGHT)
+        self._right = SuccessRate(prior_accuracy)
+        self._right_of_new = SuccessRate(PRIOR_ACCURACY, READING_WEIGHT)
         self._runs = Runs(prior_accuracy)
         self._runs_read = Runs(prior_accuracy * (1 - PRIOR_NEW))
-        self._new = Share(PRIOR_NEW)
-        self._new_of_ends = Share(PRIOR_NEW_END)
+        self._new = SuccessRate(PRIOR_NEW)
+        self._new_of_ends = SuccessRate(PRIOR_NEW_END)
 
     @property
     def accuracy(self) -> float:
@@ -223,8 +218,8 @@ class OptimalStride:
 
     @property
     def hides(self) -> bool:
-        """See `StrideScheduler.hides`; not before a stride of this answer was written with no
-        search beside it."""
+        """See `StrideScheduler.hides`; only after a stride of this answer was written without a
+        search."""
         return self._chosen.hides and self._timed
 
     @property
@@ -239,14 +234,14 @@ class OptimalStride:
 
     @property
     def _chosen(self) -> Choice:
-        """By the latest estimates; made when asked for, as that takes a tenth of a millisecond, and
-        only every few searches where they are so short that nothing is guessed."""
+        """The decision by the latest estimates, computed on demand as it takes 0.1 ms, and only
+        every `WINDOW` searches where they are so short that no guesses are made."""
         if self._stale and (self._choice.guesses or self._unweighed >= WINDOW):
             self._choice, self._stale, self._unweighed = self._choose(), False, 0
         return self._choice
 
     def begin(self) -> None:
-        """Keep what is known of times and runs, and begin a run."""
+        """See `StrideScheduler.begin`; estimates carry over."""
         self._begins, self._timed = True, False
         self._runs.begin()
         self._runs_read.begin()
@@ -254,15 +249,15 @@ class OptimalStride:
             self._stale = True
 
     def wrote(self, seconds: float, *, new: bool) -> None:
-        """Estimate a or c from `seconds` and those before; choose anew where nothing is pending."""
+        """Update a or c, and the decision unless guesses are pending."""
         (self._readings if new else self._strides).append(seconds)
         self._timed = self._timed or not new
-        waits = not self._choice.stride or not self._right.added
+        waits = not self._choice.stride or not self._right.count
         if self._single and waits and self._max_accuracy is None:
             self._stale = True
 
     def verified(self, verification: Verification) -> None:
-        """Estimate b, what is hidden, and how often guesses are right; choose the stride anew."""
+        """Update b, the cost of overlap, the accuracy and the decision."""
         self._unweighed += 1
         self._compare(verification)
         if verification.new:
@@ -279,7 +274,7 @@ class OptimalStride:
             self._stale = True
 
     def _compare(self, verification: Verification) -> None:
-        """Count the guesses up to the first wrong one."""
+        """Record the guesses up to the first wrong one."""
         compared = verification.new[: verification.matched + 1]
         right = [at < verification.matched for at in range(len(compared))]
         pairs = list(zip(right, compared, strict=True))
@@ -291,7 +286,7 @@ class OptimalStride:
         self._new_of_ends.add([new for one, new in pairs if new or not one])
 
     def _choose(self) -> Choice:
-        """The best stride by the present estimates."""
+        """The best decision by the current estimates."""
         base_s, query_s = self._verification_line()
         stride_s = _typical(self._strides or self._readings)
         if self._max_accuracy is not None:
@@ -315,28 +310,28 @@ class OptimalStride:
         return Choice(stride, hides, guesses=True, reads_ahead=reads_ahead)
 
     def _best(self, chances: Chances, costs: StrideCosts) -> tuple[float, int, bool]:
-        """The most times that a stride has the rate of searching first, that stride, and whether
-        to write during its search; the shortest of equals."""
-        least = 1 / sequential_rate(costs)
+        """The best speed-up over searching first, its stride (of equals the shortest), and whether
+        to write during its search."""
+        sequential_s = 1 / sequential_rate(costs)
         lookup_s = median(self._lookups or [0.0])
         rates = batch_rates(chances, costs.with_lookup(lookup_s))
         at = int(rates.argmax())
-        found = (float(rates[at]) * least, at + 1, False)
-        # Before one stride was written alone, nothing tells what can be hidden.
+        found = (float(rates[at]) * sequential_s, at + 1, False)
+        # How much can be hidden is unknown until a stride was written without a search.
         if self._asynchronous and self._strides:
             rate = hidden_rate(chances, costs, self._hidden_s(costs) + lookup_s)
-            found = max(found, (rate * least, 1, True))
+            found = max(found, (rate * sequential_s, 1, True))
         return found
 
     def _hidden_s(self, costs: StrideCosts) -> float:
-        """Seconds that a stride takes beside a search."""
+        """Seconds per stride written during a search."""
         return _typical(self._hidden) if self._hidden else hidden_stride_s(costs)
 
     def _verification_line(self) -> tuple[float, float]:
-        """b as (seconds of any batch, seconds of each further query), neither below 0.
+        """b as (seconds per batch, seconds per query), neither below 0.
 
-        Least squares over the searches beside which nothing was written, and what is known before;
-        a constant while all had one size.
+        Least squares over the searches that were not overlapped and the prior; a constant while all
+        of them have one size.
         """
         searches = [*((1, seconds) for seconds in self._single), *self._batches]
         if self._single:
@@ -355,7 +350,8 @@ class OptimalStride:
 
 
 def _typical(seconds: Sequence[float]) -> float:
-    """The mean without the slowest tenth. A pass may write several strides, for all but the first
-    of which nothing is left to do: their median would be too short."""
-    kept = sorted(seconds)[: len(seconds) - len(seconds) // 10]
-    return fmean(kept)
+    """The mean without the slowest tenth.
+
+    Not the median: one pass may write several strides, all but the first of which take no time.
+    """
+    return fmean(sorted(seconds)[: len(seconds) - len(seconds) // 10])

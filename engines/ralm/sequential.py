@@ -1,6 +1,6 @@
-"""RaLMSeq: iterative retrieval as it is defined, one search before each stride.
+"""RaLMSeq: iterative retrieval with one search before each stride.
 
-The baseline of RaLMSpec, and what it must equal (Ram et al. 2023; RaLMSpec section 5.1).
+The baseline of RaLMSpec, which must write the same text (Ram et al. 2023; RaLMSpec section 5.1).
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from time import perf_counter
 
 from engines.ralm.events import ConfirmedStride, RalmStatistics
 from engines.ralm.knowledge_base import KnowledgeBase, Query
-from engines.ralm.stride_writer import RalmRequest, StrideWriter, number_of
+from engines.ralm.stride_writer import RalmRequest, StrideWriter, passage_id
 
 
 def write_iteratively(
     writer: StrideWriter, base: KnowledgeBase, request: RalmRequest, statistics: RalmStatistics
 ) -> Generator[ConfirmedStride]:
-    """Answer `request`: search, write k tokens under the best passage, and again.
+    """Answer `request`: search, write k tokens under the best passage, repeat.
 
-    The writer's drafts end with each stride: the next one's passage is not known before.
+    Drafts must not reach beyond a stride, since the next one's passage is unknown.
 
     Raises:
         ContextOverflowError: the first prompt does not fit into the context.
         SpecchatError: the knowledge base cannot be read.
     """
-    before: int | None = None
+    previous: int | None = None
     try:
         while not writer.finish:
             start = len(writer.tokens)
@@ -39,8 +39,8 @@ def write_iteratively(
             passage = found[0].passage if found else None
             writer.write(passage, start, start + request.stride)
             statistics.strides += 1
-            statistics.changes += bool(start) and number_of(passage) != before
-            before = number_of(passage)
+            statistics.changes += bool(start) and passage_id(passage) != previous
+            previous = passage_id(passage)
             record_writing(writer, statistics)
             steps = tuple(writer.confirm(len(writer.tokens)))
             yield ConfirmedStride(passage, steps, writer.finish)
@@ -63,6 +63,6 @@ def encode(
 
 
 def record_writing(writer: StrideWriter, statistics: RalmStatistics) -> None:
-    """Copy the writer's totals."""
+    """Copy the writer's totals into `statistics`."""
     statistics.generation_s = writer.seconds
     statistics.prefills, statistics.passes = writer.prefills, writer.passes

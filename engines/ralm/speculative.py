@@ -1,17 +1,17 @@
-"""RaLMSpec: strides written under guessed passages, verified in batches, and the same text.
+"""RaLMSpec: strides written under guessed passages and verified in batches; the text is RaLMSeq's.
 
-Algorithm 1 of the paper, with its three accelerations, each of which may be off:
+Algorithm 1 of the paper, with its three accelerations, each of them optional:
 
 - prefetching (P): a verification puts the best `prefetch` passages of each query into the cache;
-- the stride scheduler (S): how many strides are written before their queries are verified, none
-  where it is better to search first;
+- the stride scheduler (S): chooses how many strides are written before their queries are verified,
+  or to search before each;
 - asynchronous verification (A): the last stride of a batch, and more, are written while the batch
-  is verified; writing stops when a guess is found to be wrong.
+  is verified; writing stops when a misprediction is found.
 
-The stride before which a batch's first wrong guess was made is written again under the passage that
-the verification found, so it needs none itself. So is a stride that is searched for first, which is
-the last of its batch: the first stride of all, every one where guesses do not pay, and one whose
-guessed passage would have to be read at too great a risk. Only confirmed strides are yielded.
+The stride of a batch's first misprediction is rewritten under the passage that the verification
+found. A stride that is searched first ends its batch: the first stride of all, every one where
+guesses do not pay, and one whose guessed passage would need prefill at too high a risk. Only
+confirmed strides are yielded.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ from engines.ralm.knowledge_base import KnowledgeBase, Query
 from engines.ralm.scheduler import StrideScheduler, Verification
 from engines.ralm.sequential import encode, record_writing
 from engines.ralm.stride_rates import MAX_AHEAD
-from engines.ralm.stride_writer import RalmRequest, StrideWriter, number_of
+from engines.ralm.stride_writer import RalmRequest, StrideWriter, passage_id
 from engines.ralm.verification import Found, Search, Verifier
 from engines.retrieval.protocol import ScoredPassage
 
 PREFETCH, PREFETCH_FAR = 20, 256
-"""Passages for each query (section 5.1), and the larger number that the paper compares it with."""
+"""Passages per query (section 5.1), and the larger number that the paper compares it with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """The passage that the cache has for a stride; `start` is its first token in the answer.
+    """The next stride's query, and the passage that the cache predicts for it.
 
     Attributes:
-        made: whether the cache was asked at all.
-        new: whether the passage would have to be read.
-        goes_on: whether the stride is written under the guess; else it is searched for first.
-        lookup_s: seconds that asking it took.
-        seconds: the stride took to write; 0 before.
+        start: index of the stride's first token in the answer.
+        made: whether the cache was asked.
+        new: whether the passage needs prefill.
+        speculated: whether the stride is written under the guess instead of being searched first.
+        lookup_s: seconds of the lookup.
+        seconds: time to write the stride; 0 before.
     """
 
     start: int
@@ -52,7 +53,7 @@ class Guess:
     passage: Passage | None
     made: bool
     new: bool
-    goes_on: bool
+    speculated: bool
     lookup_s: float
     seconds: float = 0.0
 
@@ -61,8 +62,8 @@ class SpeculativeRalm:
     """Writes one answer.
 
     Args:
-        prefetch: passages of each verified query to put into the cache; 1 is no prefetching.
-        asynchronous: verify on a thread of its own.
+        prefetch: passages of each verified query to put into the cache; 1 for no prefetching.
+        asynchronous: verify on another thread.
     """
 
     def __init__(
@@ -84,8 +85,8 @@ class SpeculativeRalm:
         self._verifier = Verifier(base, prefetch, asynchronous=asynchronous)
         self._asynchronous = asynchronous
         self._cache = SpeculativeCache(base)
-        self._next = len(request.written)  # where the stride behind the last written one starts
-        self._before: int | None = None
+        self._next = len(request.written)  # start of the stride after the last written one
+        self._previous: int | None = None
 
     def write(self) -> Generator[ConfirmedStride]:
         """Answer the request.
@@ -102,20 +103,24 @@ class SpeculativeRalm:
             self._writer.close()
 
     def _write(self) -> Generator[ConfirmedStride]:
-        batch: list[Guess] = []  # written, and not searched for yet
+        batch: list[Guess] = []  # written but not yet verified
         while batch or not self._ended:
             self._extend(batch)
-            hides = self._hides and batch[-1].goes_on and not self._ended
+            hides = self._hides and batch[-1].speculated and not self._ended
             queries = [guess.query for guess in batch]
-            search = self._verifier.begin(queries, beside=hides, prefetches=self._scheduler.guesses)
-            before = self._next
-            ahead = self._write_beside(search, batch) if hides else []
-            beside = (self._next - before) // self._request.stride
-            settled, found = self._verify(search, batch, ahead, beside)
+            search = self._verifier.begin(
+                queries, overlapped=hides, prefetches=self._scheduler.guesses
+            )
+            start = self._next
+            ahead = self._write_overlapped(search, batch) if hides else []
+            overlapped = (self._next - start) // self._request.stride
+            settled, found = self._verify(search, batch, ahead, overlapped)
             for guess in batch[:settled]:
                 yield self._confirmed(guess.start, guess.passage)
             if settled < len(batch):
-                dropped = (guess.seconds for guess in (*batch[settled:], *ahead) if guess.goes_on)
+                dropped = (
+                    guess.seconds for guess in (*batch[settled:], *ahead) if guess.speculated
+                )
                 self._statistics.wasted_s += sum(dropped)
                 ahead = []
                 yield self._write_found(batch[settled], _best(found[settled]))
@@ -127,27 +132,29 @@ class SpeculativeRalm:
 
     @property
     def _ended(self) -> bool:
-        """Whether the answer ends before the next stride, as far as the guesses are right."""
+        """Whether the answer ends before the next stride, if the guesses are correct."""
         return bool(self._writer.finish) and len(self._writer.tokens) <= self._next
 
     def _extend(self, batch: list[Guess]) -> None:
-        """Guess the next strides and write them: all but the last, if that is searched for first
-        or written during the search."""
+        """Guess and write the next strides of a batch; not the last, if it is searched first or
+        written during the search."""
         while not self._ended:
             batch.append(self._guess())
             full = len(batch) >= self._scheduler.stride
-            if not batch[-1].goes_on or (full and self._hides):
+            if not batch[-1].speculated or (full and self._hides):
                 return
-            started = perf_counter()
             batch[-1] = self._write_guess(batch[-1])
-            self._time(started, batch[-1].seconds, new=batch[-1].new)
+            self._time(batch[-1].seconds, new=batch[-1].new)
             if full:
                 return
 
-    def _write_beside(self, search: Search, batch: list[Guess]) -> list[Guess]:
-        """Write until the search is done: the last guess of its batch, and those that are returned.
+    def _write_overlapped(self, search: Search, batch: list[Guess]) -> list[Guess]:
+        """Write the last stride of `batch` and further ones until its search is done.
 
-        Stops at the token at which a guess is found to be wrong.
+        Stops at once when a misprediction is found.
+
+        Returns:
+            The further strides.
         """
 
         def is_refuted() -> bool:
@@ -158,24 +165,24 @@ class SpeculativeRalm:
         ahead: list[Guess] = []
         while len(ahead) < MAX_AHEAD and not (search.is_done or self._ended):
             guess = self._guess()
-            if not guess.goes_on:
+            if not guess.speculated:
                 break
             ahead.append(self._write_guess(guess, is_refuted))
         return ahead
 
     def _guess(self) -> Guess:
-        """The next stride's query and what the cache says to it, if guesses could pay."""
+        """Encode the next stride's query, and look it up in the cache if guesses are made."""
         start, scheduler, passage, lookup_s = self._next, self._scheduler, None, 0.0
         query = encode(self._base, self._request, self._writer, start, self._statistics)
         made = scheduler.guesses and len(self._cache) > 0
         if made:
-            looking = perf_counter()
+            started = perf_counter()
             passage = self._cache.guess(query)
-            lookup_s = perf_counter() - looking
+            lookup_s = perf_counter() - started
             self._statistics.lookup_s += lookup_s
         new = made and not self._writer.has_read(passage)
-        goes_on = made and scheduler.stride > 0 and (scheduler.reads_ahead or not new)
-        return Guess(start, query, passage, made, new, goes_on, lookup_s)
+        speculated = made and scheduler.stride > 0 and (scheduler.reads_ahead or not new)
+        return Guess(start, query, passage, made, new, speculated, lookup_s)
 
     def _write_guess(self, guess: Guess, is_refuted: Callable[[], bool] = lambda: False) -> Guess:
         """Write the next stride under its guess."""
@@ -189,12 +196,12 @@ class SpeculativeRalm:
         return replace(guess, seconds=perf_counter() - started)
 
     def _verify(
-        self, search: Search, batch: Sequence[Guess], ahead: Sequence[Guess], beside: int
+        self, search: Search, batch: Sequence[Guess], ahead: Sequence[Guess], overlapped: int
     ) -> tuple[int, Found]:
-        """How many strides of `batch` stand as they are written, and what was found for all.
+        """The number of written strides of `batch` that are correct, and the passages found.
 
         Args:
-            beside: strides that were written during the search.
+            overlapped: number of strides written during the search.
         """
         found, seconds = search.wait()
         for ranked in found:
@@ -203,63 +210,53 @@ class SpeculativeRalm:
         self._record(search, batch, right)
         stride_s = None
         alike = right == len(batch) and not any(guess.new for guess in (batch[-1], *ahead))
-        if beside and alike:
-            stride_s = (perf_counter() - search.began) / beside
+        if overlapped and alike:
+            stride_s = (perf_counter() - search.began) / overlapped
         new = [guess.new for guess in batch if guess.made]
         lookup_s = sum(guess.lookup_s for guess in batch) / len(batch)
         self._scheduler.verified(
-            Verification(len(batch), right, seconds, new, bool(beside), stride_s, lookup_s)
+            Verification(len(batch), right, seconds, new, bool(overlapped), stride_s, lookup_s)
         )
-        return min(right, sum(guess.goes_on for guess in batch)), found
+        return min(right, sum(guess.speculated for guess in batch)), found
 
     def _record(self, search: Search, batch: Sequence[Guess], right: int) -> None:
-        """Count a search for `batch`, of which so many are right before the first wrong one."""
+        """Count a search for `batch`, of which the first `right` guesses are correct."""
         statistics, guesses = self._statistics, sum(guess.made for guess in batch)
         statistics.waited_s += search.waited
         statistics.right += min(right, guesses)
         statistics.guesses += min(right + 1, guesses)
-        written = sum(guess.goes_on for guess in batch)
+        written = sum(guess.speculated for guess in batch)
         statistics.batches += written > 0
         statistics.stride_sum += written
 
     def _write_found(self, guess: Guess, passage: Passage | None) -> ConfirmedStride:
-        """Write a stride under the passage that was found, instead of what was written under its
-        guess and behind it."""
-        if guess.start < self._next:
+        """Write a stride under its true passage, and discard what was written from there on."""
+        writer, start = self._writer, guess.start
+        if start < self._next:
             self._statistics.rollbacks += 1
-            self._statistics.discarded += len(self._writer.tokens) - guess.start
-            self._writer.rewind(guess.start)
+            self._statistics.discarded += len(writer.tokens) - start
+            writer.rewind(start)
         started = perf_counter()
-        new = self._write_stride(passage, guess.start)
-        self._time(started, perf_counter() - started, new=new)
-        return self._confirmed(guess.start, passage)
-
-    def _write_stride(self, passage: Passage | None, start: int) -> bool:
-        """Write the stride that begins at `start` under its true passage.
-
-        Returns:
-            Whether that had to be read.
-        """
-        new = not self._writer.has_read(passage)
+        new = not writer.has_read(passage)
         self._next = start + self._request.stride
-        self._writer.write(passage, start, self._next)
-        record_writing(self._writer, self._statistics)
-        return new
+        writer.write(passage, start, self._next)
+        record_writing(writer, self._statistics)
+        self._time(perf_counter() - started, new=new)
+        return self._confirmed(start, passage)
 
-    def _time(self, started: float, seconds: float, *, new: bool) -> None:
-        """Tell the scheduler what a stride takes whose writing `started` then, unless the answer
-        ended within it or a search ran beside it."""
-        if len(self._writer.tokens) >= self._next and not self._verifier.ran_since(started):
+    def _time(self, seconds: float, *, new: bool) -> None:
+        """Tell the scheduler what the last stride took, unless the answer ended within it."""
+        if len(self._writer.tokens) >= self._next:
             self._scheduler.wrote(seconds, new=new)
 
     def _confirmed(self, start: int, passage: Passage | None) -> ConfirmedStride:
-        """The stride that begins at `start`, whose passage is right."""
+        """Hand out the stride that begins at `start`, written under its true passage."""
         end, statistics, verifier = start + self._request.stride, self._statistics, self._verifier
         statistics.searches, statistics.queries = verifier.searches, verifier.queries
         statistics.search_s = verifier.seconds
         statistics.strides += 1
-        statistics.changes += bool(start) and number_of(passage) != self._before
-        self._before = number_of(passage)
+        statistics.changes += bool(start) and passage_id(passage) != self._previous
+        self._previous = passage_id(passage)
         last = self._ended and end == self._next
         steps = tuple(self._writer.confirm(end))
         return ConfirmedStride(passage, steps, self._writer.finish if last else "")
@@ -270,8 +267,8 @@ def _best(ranked: Sequence[ScoredPassage]) -> Passage | None:
 
 
 def _count_right(batch: Sequence[Guess], found: Found) -> int:
-    """How many guesses are right before the first wrong one."""
-    best = (number_of(_best(ranked)) for ranked in found)
+    """The number of guesses before the first wrong one."""
+    best = (passage_id(_best(ranked)) for ranked in found)
     pairs = enumerate(zip(batch, best, strict=False))
-    wrong = (at for at, (guess, true) in pairs if number_of(guess.passage) != true)
+    wrong = (at for at, (guess, true) in pairs if passage_id(guess.passage) != true)
     return next(wrong, len(batch))

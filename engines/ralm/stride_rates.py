@@ -1,7 +1,7 @@
-"""What a speculation stride is expected to bring: verified strides per second, and its bounds.
+"""Expected throughput of a speculation stride: confirmed strides per second, and upper bounds.
 
-The paper's objectives (`rate`), and those of `scheduler` (`batch_rates`, `hidden_rate`), which says
-how they differ. Owns the formulas. Refuses to know how times and chances are estimated.
+Holds the paper's objectives (`rate`) and ours (`batch_rates`, `hidden_rate`); `scheduler` explains
+how they differ, and estimates the times and probabilities that the formulas take.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_STRIDE = 32
-"""Strides written ahead at most: 128 tokens at k = 4."""
+"""Maximum number of strides written ahead: 128 tokens at k = 4."""
 MAX_AHEAD = 3
-"""Strides written during a search beside the last of its batch."""
+"""Maximum number of strides written during a search, besides the last of its batch."""
 PRIOR_OVERLAP = 0.5
-"""Share of the shorter of writing and searching that is not hidden, before that was measured."""
+"""Assumed share of the shorter of writing and searching that is not hidden, until measured."""
 
 Floats = NDArray[np.float64]
 
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 def best_stride(
     accuracy: float, stride_s: float, base_s: float, query_s: float, *, asynchronous: bool
 ) -> int:
-    """The stride with the largest `rate`, the shortest of equals."""
+    """The stride with the largest `rate`; of equals the shortest."""
     return max(
         range(1, MAX_STRIDE + 1),
         key=lambda stride: rate(
@@ -36,7 +36,7 @@ def best_stride(
 def rate(
     stride: int, accuracy: float, stride_s: float, verify_s: float, *, asynchronous: bool
 ) -> float:
-    """Expected strides verified per second: the paper's objectives (see `scheduler`)."""
+    """Expected verified strides per second: the paper's objectives (see `scheduler`)."""
     verified = sum(accuracy**power for power in range(stride))
     synchronous_s = stride * stride_s + verify_s
     if not asynchronous:
@@ -48,14 +48,13 @@ def rate(
 
 @dataclass(frozen=True, slots=True)
 class Chances:
-    """What becomes of strides.
+    """Probabilities of what happens to speculated strides.
 
     Attributes:
-        all_right: for 0 to the most strides, the probability that so many guesses are gone on with,
-            and right (1, γ, γ², ...).
-        new: one is gone on with after its passage was read.
-        first: a run that ends does so at one that is searched for first, because its passage would
-            have to be read.
+        all_right: for n = 0 to the maximum, P(n strides are speculated and correct): 1, γ, γ², ...
+        new: P(a speculated stride's passage needs prefill).
+        first: P(a run that ends does so at a stride that is searched first, because its passage
+            would need prefill).
     """
 
     all_right: Floats
@@ -65,13 +64,14 @@ class Chances:
 
 @dataclass(frozen=True, slots=True)
 class StrideCosts:
-    """What a batch costs.
+    """Costs of a batch, in seconds.
 
     Attributes:
-        stride_s: seconds to write a stride (a).
-        base_s, query_s: to verify any batch, and each of its queries (b).
-        reading_s: to write a stride under a passage that has to be read (c). Below `stride_s` where
-            what is right is known without writing it: that is all a wrong guess costs then.
+        stride_s: writing a stride (a).
+        base_s: verifying a batch, whatever its size (part of b).
+        query_s: verifying each of its queries (part of b).
+        reading_s: writing a stride whose passage needs prefill (c). Below `stride_s` where the
+            truth needs no writing (KNN-LM's corrected tokens): a misprediction costs no more.
     """
 
     stride_s: float
@@ -80,30 +80,29 @@ class StrideCosts:
     reading_s: float
 
     def verification_s(self, queries: float) -> float:
-        """b of so many queries."""
+        """b: time to verify `queries`."""
         return self.base_s + self.query_s * queries
 
     def with_lookup(self, seconds: float) -> StrideCosts:
-        """The same where each stride's passage is looked up in the cache, in so many seconds."""
+        """The costs if each stride's passage is looked up in the cache, which takes `seconds`."""
         return replace(self, stride_s=self.stride_s + seconds, reading_s=self.reading_s + seconds)
 
 
 def sequential_rate(costs: StrideCosts) -> float:
-    """Strides per second where each is searched for first, as RaLMSeq does."""
+    """Strides per second where each is searched first, as in RaLMSeq."""
     return 1 / max(costs.stride_s + costs.verification_s(1), 1e-9)
 
 
 def batch_rates(chances: Chances, costs: StrideCosts) -> Floats:
-    """Expected strides confirmed per second, what a wrong guess costs included, for the strides
-    from 1 to the most.
+    """Expected confirmed strides per second, mispredictions included, for s = 1 to the maximum.
 
-    A batch ends early at a stride that is searched for first, whose query it includes.
+    A batch ends early at a stride that is searched first; it includes that stride's query.
     """
     all_right = chances.all_right
-    whole = 1 - (1 - all_right[1:]) * chances.first
+    wrong = 1 - all_right[1:]
+    whole = 1 - wrong * chances.first
     confirmed = np.cumsum(all_right[:-1])
     written = np.cumsum(whole)
-    wrong = 1 - all_right[1:]
     wasted = np.maximum(written - np.cumsum(all_right[1:]), 0.0)
     searching_s = costs.base_s + costs.query_s * (written + 1 - whole)
     writing_s = written * costs.stride_s + wrong * min(costs.stride_s, costs.reading_s)
@@ -113,9 +112,13 @@ def batch_rates(chances: Chances, costs: StrideCosts) -> Floats:
 
 
 def hidden_rate(chances: Chances, costs: StrideCosts, hidden_s: float) -> float:
-    """Strides confirmed per second where searches are hidden; `hidden_s` is what a stride takes
-    whose guess is right and whose passage need not be read. A passage that is read for a wrong
-    guess is read to its end, even if the search is done before."""
+    """Confirmed strides per second where searches overlap with writing.
+
+    A mispredicted passage is prefilled to its end even if the search is done before.
+
+    Args:
+        hidden_s: seconds per stride if the guess is correct and its passage needs no prefill.
+    """
     search_s = costs.verification_s(1)
     in_vain_s = max(costs.reading_s - search_s, 0.0)
     wrong_s = search_s + costs.stride_s + chances.new * in_vain_s
@@ -124,8 +127,11 @@ def hidden_rate(chances: Chances, costs: StrideCosts, hidden_s: float) -> float:
 
 
 def hidden_stride_s(costs: StrideCosts) -> float:
-    """What a stride beside a search is expected to take before that was measured: the longer of
-    the two and a share of the shorter, with as many strides to a search as are best."""
+    """Prior estimate of `hidden_rate`'s `hidden_s`.
+
+    Assumes the longer of writing and searching plus `PRIOR_OVERLAP` of the shorter, with the best
+    number of strides per search.
+    """
     best = float("inf")
     for strides in range(1, MAX_AHEAD + 2):
         shorter, longer = sorted((strides * costs.stride_s, costs.verification_s(strides)))
@@ -134,10 +140,10 @@ def hidden_stride_s(costs: StrideCosts) -> float:
 
 
 def speedup_bound(stride: float, ratio: float, *, asynchronous: bool) -> float:
-    """The most that RaLMSpec can gain over RaLMSeq if every guess is right and batches are free.
+    """Upper bound of RaLMSpec's speed-up over RaLMSeq: all guesses correct, batches free.
 
     Args:
-        stride: s; the mean of them where it varies.
+        stride: s; its mean where it varies.
         ratio: r, retrieval time ÷ generation time of one stride.
     """
     if asynchronous:

@@ -1,13 +1,11 @@
 """Writes an answer stride by stride, each under the passage that retrieval chose for it.
 
-One `decode` goes on for as long as the passage stays; another passage means another prompt, a
-prefill of what the KV cache lacks of it, and a new `decode`. Tokens that were written under a guess
-wait here until the guess is confirmed, or are taken back with everything behind them.
+One `decode` runs for as long as the passage stays the same. Another passage means another prompt,
+prefill of the part that is not in the KV cache, and a new `decode`. Tokens written under a guess
+stay unconfirmed until the guess is verified; a misprediction discards them and all later tokens.
 
-A draft may reach beyond the end of a stride (`across`): its tokens were verified under this
-stride's passage, so they stand if the next stride has the same one, and are taken back if not.
-Owns the tokens of the answer and which passage they are written under. Refuses to know where
-passages come from.
+A draft may reach beyond the end of a stride (`across`). Its tokens were verified under that
+stride's passage, so they are kept if the next stride has the same one, and discarded otherwise.
 """
 
 from __future__ import annotations
@@ -30,12 +28,12 @@ class RalmRequest:
     """A question whose passages may change while it is answered.
 
     Attributes:
-        prompt: a passage, or None → the token ids of the prompt with it.
-        query: token ids of the answer so far → the words to retrieve for.
-        stop: ends the answer.
+        prompt: the prompt's token ids with a passage, or with none.
+        query: the words to retrieve for, from the token ids of the answer so far.
+        stop: when the answer ends.
         stride: k, tokens written before the next retrieval.
-        interruption: why to stop writing now; empty to go on.
-        written: tokens of an answer that was stopped, whole strides of it, to go on behind; they
+        interruption: why to stop writing now; empty to continue.
+        written: tokens already generated, whole strides of a stopped answer that is resumed; they
             count towards the limit of `stop`.
     """
 
@@ -53,12 +51,12 @@ class StrideWriter:
     """The answer in progress.
 
     Attributes:
-        tokens: of the answer, unconfirmed ones included.
-        finish: why the last token ended the answer; empty while it goes on.
-        passage: what the last token was written under.
-        prefills: times that a prompt was read, or as much of it as the KV cache lacked.
+        tokens: the answer's tokens, unconfirmed ones included.
+        finish: why the last token ended the answer; empty while generating.
+        passage: the one that the last token was written under.
+        prefills: number of prefills.
         passes: forward passes of `decode`, those of discarded tokens included.
-        seconds: spent on writing.
+        seconds: wall time of writing.
     """
 
     def __init__(
@@ -82,42 +80,43 @@ class StrideWriter:
         self._across = across
         self._steps: Generator[Step] | None = None
         self._unconfirmed: list[Step] = []
-        self._confirmed = len(request.written)  # tokens in steps that were handed out
-        self._read: set[int | None] = set()  # passages whose prompts were read
+        self._confirmed = len(request.written)  # number of tokens in the steps handed out
+        self._read: set[int | None] = set()  # passages whose prompts were prefilled
 
     def write(self, passage: Passage | None, start: int, until: int) -> None:
-        """Go on from `start` under `passage` until there are `until` tokens, or the answer ends.
+        """Write from `start` under `passage` until there are `until` tokens or the answer ends.
 
-        Tokens from `start` on that were drafted under the last passage stand if it is the same.
+        Tokens from `start` on are kept if they were written under the same passage.
 
         Raises:
             ContextOverflowError: the prompt does not fit into the context.
         """
         started = perf_counter()
-        if number_of(passage) != number_of(self.passage):
+        if passage_id(passage) != passage_id(self.passage):
             self.rewind(start)
             self._stop()
         if len(self.tokens) < until and not self.finish:
             if self._steps is None:
                 self._begin(passage)
             while len(self.tokens) < until and not self.finish:
+                assert self._steps is not None, "a decode loop runs until the answer ends"
                 self._budget.room = None if self._across else until - len(self.tokens)
-                self._take(next(self._running()))
+                self._take(next(self._steps))
                 self.finish = self.finish or self._request.interruption()
         self.seconds += perf_counter() - started
 
     def has_read(self, passage: Passage | None) -> bool:
-        """Whether the KV cache holds the prompt with `passage`; others may need its cells."""
-        if self._steps is not None and number_of(passage) == number_of(self.passage):
-            return True  # as nearly always; comparing prompts takes longer
-        read = number_of(passage) in self._read
+        """Whether the KV cache still holds the prompt with `passage`."""
+        if self._steps is not None and passage_id(passage) == passage_id(self.passage):
+            return True  # the usual case, and cheaper than comparing prompts
+        read = passage_id(passage) in self._read
         if read and isinstance(self._target, ParkingTarget):
             prompt = self._request.prompt(passage)
             return self._target.cached_prefix(prompt) == len(prompt)
         return read
 
     def rewind(self, length: int) -> None:
-        """Take back all tokens but the first `length`."""
+        """Discard all tokens but the first `length`."""
         if length == len(self.tokens) and not self.finish:
             return
         self._stop()
@@ -131,7 +130,7 @@ class StrideWriter:
         self._unconfirmed = kept
 
     def correct(self, index: int, token: int) -> None:
-        """Put `token` in the place of the one at `index`, and take back what follows it."""
+        """Replace the token at `index` with `token`, and discard those after it."""
         self.rewind(index + 1)
         self._stop()
         self.tokens[index] = token
@@ -145,9 +144,9 @@ class StrideWriter:
         )
 
     def confirm(self, length: int) -> list[Step]:
-        """The steps within the first `length` tokens that were not handed out yet: they stay.
+        """Hand out the further steps within the first `length` tokens, which are now final.
 
-        A step that goes on beyond them waits until it is confirmed whole, or cut.
+        A step that reaches beyond `length` waits until it is confirmed as a whole, or cut.
         """
         confirmed = list[Step]()
         while self._unconfirmed:
@@ -159,17 +158,17 @@ class StrideWriter:
         return confirmed
 
     def status(self) -> BudgetStatus:
-        """What plain decoding takes."""
+        """The budget's status at the present context length."""
         return self._budget.status(len(self._target.tokens))
 
     def close(self) -> None:
-        """Stop writing, and leave the whole KV cache to the next answer."""
+        """Stop writing, and free the KV cache of parked prompts."""
         self._stop()
         if isinstance(self._target, ParkingTarget):
             self._target.drop_parked()
 
     def _begin(self, passage: Passage | None) -> None:
-        """Put `passage` before the prompt, with the answer so far behind it, and decode on."""
+        """Prefill the prompt with `passage` and the answer so far, and start a decode loop."""
         self._stop()
         request, answered = self._request, len(self.tokens)
         text = [*request.prompt(passage), *self.tokens]
@@ -187,7 +186,7 @@ class StrideWriter:
             self.finish = request.interruption()
             if self.finish:
                 return
-        self._read.add(number_of(passage))
+        self._read.add(passage_id(passage))
         self._steps = decode(
             self._target,
             self._drafters,
@@ -199,17 +198,13 @@ class StrideWriter:
         )
 
     def _finish_at(self, length: int) -> str:
-        """Why the answer ends with its first `length` tokens; empty if it goes on."""
+        """Why the answer ends after its first `length` tokens; empty if it does not."""
         stop, prompt = self._request.stop, self._request.prompt(self.passage)
         if reason := stop.reason([*prompt, *self.tokens[:length]], len(prompt)):
             return reason
         if length >= stop.limit:
             return FINISH_LENGTH
         return FINISH_CONTEXT if len(prompt) + length > self._target.context_length else ""
-
-    def _running(self) -> Generator[Step]:
-        assert self._steps is not None, "a decode loop is running while the answer goes on"
-        return self._steps
 
     def _take(self, step: Step) -> None:
         self.passes += not step.prefill
@@ -227,7 +222,7 @@ class StrideBudget:
     """A budget whose drafts end with the stride. Implements `engines.budget.protocol.Budget`.
 
     Attributes:
-        room: tokens that are left of the stride; None where drafts may go beyond its end.
+        room: tokens left of the stride; None if drafts may reach beyond its end.
     """
 
     def __init__(self, budget: Budget) -> None:
@@ -258,13 +253,13 @@ class StrideBudget:
         return self._budget.status(length)
 
 
-def number_of(passage: Passage | None) -> int | None:
-    """What a passage is told apart by."""
+def passage_id(passage: Passage | None) -> int | None:
+    """Id of a passage, or None."""
     return passage.id if passage is not None else None
 
 
 def cut(step: Step, length: int) -> Step:
-    """`step` with its first `length` tokens alone; `step` itself if it has no more."""
+    """`step` cut to its first `length` tokens."""
     if len(step.tokens) <= length:
         return step
     kept = tuple(index for index in step.kept if index < length)

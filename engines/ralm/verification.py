@@ -1,8 +1,8 @@
-"""Verification: the queries of several strides, searched in the whole knowledge base at once.
+"""Verification: the queries of several strides, searched in the whole knowledge base as one batch.
 
-Asynchronous verification runs beside the decoding of strides, on a thread of its own. (The
-paper simulated it: Python's interpreter lock. faiss, NumPy and SQLite release the lock while they
-search, and llama.cpp while it decodes.)
+Asynchronous verification overlaps with the writing of strides, on a thread of its own. (The paper
+only simulated it because of the GIL. faiss, NumPy and SQLite release the GIL while they search, and
+llama.cpp while it decodes.)
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from engines.retrieval.protocol import ScoredPassage
 
 Found = list[list[ScoredPassage]]
 Batch = Future[tuple[Found, float]]
-"""What is found for several queries, and the seconds that it took."""
+"""The passages found for each query, and the seconds that the search took."""
 
 
 class Search:
-    """Queries that are searched for, here or on another thread.
+    """A running or finished search for a batch of queries.
 
     Attributes:
-        began: when, by `perf_counter`.
-        waited: seconds for which nothing else was done.
+        began: start time, by `perf_counter`.
+        waited: seconds that the caller was blocked.
     """
 
     def __init__(self, batch: Batch, waited: float) -> None:
@@ -40,7 +40,7 @@ class Search:
         return self._batch.done()
 
     def wait(self) -> tuple[Found, float]:
-        """What was found, and the seconds that the batch took.
+        """The passages found, and the seconds that the search took.
 
         Raises:
             SpecchatError: the knowledge base cannot be read.
@@ -52,15 +52,16 @@ class Search:
 
 
 class Verifier:
-    """Searches batches of queries, one batch at a time. A context manager: it may own a thread.
+    """Searches one batch of queries at a time. A context manager, since it may own a thread.
 
     Args:
         limit: passages to return for each query: 1, or more to prefetch them.
-        asynchronous: whether `begin` returns before the search is done.
+        asynchronous: whether searches may overlap with writing.
 
     Attributes:
-        searches: that were begun; queries: in them.
-        seconds: that they took.
+        searches: number of batches.
+        queries: their total.
+        seconds: wall time of the searches.
     """
 
     def __init__(self, base: KnowledgeBase, limit: int, *, asynchronous: bool) -> None:
@@ -68,11 +69,9 @@ class Verifier:
         self.seconds = 0.0
         self._base = base
         self._limit = limit
-        self._latest: Batch | None = None
-        self._ended_at = 0.0  # the latest search, by `perf_counter`
         self._thread: ThreadPoolExecutor | None = None
         if asynchronous:
-            # On all cores, it would slow the writing that it is hidden behind.
+            # A search on all cores would slow the writing that it overlaps with.
             self._thread = ThreadPoolExecutor(1, "ralm-verification", keep_to_this_thread)
 
     def __enter__(self) -> Verifier:
@@ -87,43 +86,29 @@ class Verifier:
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
 
-    def ran_since(self, moment: float) -> bool:
-        """Whether a search ran after `moment`, by `perf_counter`, or does."""
-        running = self._latest is not None and not self._latest.done()
-        return running or self._ended_at > moment
-
-    def begin(self, queries: Sequence[Query], *, beside: bool, prefetches: bool) -> Search:
-        """Search for `queries`, for the best passage of each alone unless it `prefetches`.
+    def begin(self, queries: Sequence[Query], *, overlapped: bool, prefetches: bool) -> Search:
+        """Search for `queries`.
 
         Args:
-            beside: something is done meanwhile; else the search is over when this returns.
+            overlapped: return before the search is done; needs an asynchronous verifier.
+            prefetches: return up to the limit of passages for each query, not only the best.
 
         Raises:
-            SpecchatError: here or by `Search.wait`: the knowledge base cannot be read.
+            SpecchatError: the knowledge base cannot be read. If overlapped, `Search.wait` raises.
         """
-        started = perf_counter()
-        batch = self._submit(queries, beside=beside, prefetches=prefetches)
-        search = Search(batch, 0.0 if beside else perf_counter() - started)
-        if not beside:
-            search.wait()
-        return search
-
-    def _submit(self, queries: Sequence[Query], *, beside: bool, prefetches: bool) -> Batch:
         self.searches += 1
         self.queries += len(queries)
         limit = self._limit if prefetches else 1
-        if beside and self._thread is not None:
-            self._latest = self._thread.submit(self._search, queries, limit)
-            return self._latest
-        if self._latest is not None:
-            self._latest.result()
+        if overlapped:
+            assert self._thread is not None, "only an asynchronous verifier overlaps"
+            return Search(self._thread.submit(self._search, queries, limit), 0.0)
         batch: Batch = Future()
         batch.set_result(self._search(queries, limit))
-        return batch
+        return Search(batch, batch.result()[1])
 
     def _search(self, queries: Sequence[Query], limit: int) -> tuple[Found, float]:
         started = perf_counter()
         found = self._base.search(queries, limit)
-        self._ended_at = perf_counter()
-        self.seconds += self._ended_at - started
-        return found, self._ended_at - started
+        seconds = perf_counter() - started
+        self.seconds += seconds
+        return found, seconds

@@ -19,7 +19,7 @@ from engines.ralm.knowledge_base import Query
 from engines.ralm.scheduler import FixedStride, OptimalStride, StrideScheduler
 from engines.ralm.sequential import write_iteratively
 from engines.ralm.speculative import SpeculativeRalm
-from engines.ralm.stride_writer import RalmRequest, StrideWriter, number_of
+from engines.ralm.stride_writer import RalmRequest, StrideWriter, passage_id
 from engines.retrieval.protocol import ScoredPassage
 from engines.sampler import Sampling, make_sampler
 from tests.engines.ralm.scripted import PassageTarget, ScriptedBase, prompt, query
@@ -46,7 +46,7 @@ def text(strides: list[ConfirmedStride]) -> list[int]:
 
 
 def passages(strides: list[ConfirmedStride]) -> list[int | None]:
-    return [number_of(stride.passage) for stride in strides]
+    return [passage_id(stride.passage) for stride in strides]
 
 
 def sequential(
