@@ -99,5 +99,5 @@ def _made_again(locations: Locations) -> Iterator[Damage]:
     for folder in (locations.projections, locations.states):
         for note in sorted(folder.rglob(f"*{REBUILT}")):
             path = note.with_suffix("")
-            text = f"{path} was damaged and is made again from your chats and imports"
+            text = f"{path} was damaged and is rebuilt from your chats and imports"
             yield Damage(note, text, kept=False)

@@ -1,1 +1,1 @@
-"""The `specchat` command: one file for each group of commands."""
+"""The command line: one file for each group of commands."""

@@ -1,6 +1,6 @@
 """`specchat ask`: one question, one answer, on standard output.
 
-The same turn as in the interface, stored in the same history. Loads neither Textual nor torch.
+Runs the same turn as the interface, on the same history. Loads neither Textual nor torch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from app.chat_settings import (
     require_sequences,
     unescaped,
 )
-from app.cli.global_options import RenamedOption
+from app.cli.global_options import import_option
 from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, amount
 from app.cli.question import read_question
 from app.cli.stores import open_history, open_library
@@ -78,7 +78,6 @@ REPEATED = "Stopped: the answer repeated itself."
 ONLY_REASONING = "It ended within its reasoning, before an answer (--json prints it)."
 
 Write = Callable[[str], object]
-"""Prints a fragment of an answer."""
 
 
 @click.command()
@@ -104,15 +103,7 @@ Write = Callable[[str], object]
     " (iterative), answer in their words (knn: changes what the model writes), or not at all (off)."
     "  [default: the chat's setting, else `docs` in the settings]",
 )
-@click.option(
-    "--import",
-    "import_path",
-    cls=RenamedOption,
-    former=["--source"],
-    default="",
-    metavar="PATH",
-    help="Search only this import.",
-)
+@import_option
 @click.option(
     "--stop",
     "sequences",
@@ -183,22 +174,22 @@ def ask(
 
 
 def _index_exchange(history: History, chat: int, locations: Locations, engine: Engine) -> None:
-    """Have the last question and answer of `chat` drafted from."""
+    """Index the last question and answer of `chat` for drafting."""
     question = history.message(history.chat(chat).active or 0).parent or 0
     catch_up(locations, engine.path, engine.vocabulary, engine.crest_bytes, question - 1)
 
 
 def _searched(import_path: str, docs: str | None, locations: Locations) -> tuple[str, str]:
-    """The path of the import called `import_path` and how to search, each empty for no choice.
+    """The path of the import at `import_path` and the docs mode, each empty if not chosen.
 
     Raises:
-        InputError: there is no such import, or imports are not to be searched.
+        InputError: there is no such import, or `docs` is off.
     """
     if not import_path:
         return "", docs or ""
     if docs == DOCS_OFF:
         raise InputError("--import needs --docs once, iterative or knn: leave out --docs off")
-    # Imported here: a question without it needs nothing of importing.
+    # Imported here: without --import, importing is not needed.
     from app.cli.texts import named
 
     with open_library(locations) as library:
@@ -206,7 +197,7 @@ def _searched(import_path: str, docs: str | None, locations: Locations) -> tuple
 
 
 def _report_errors(engine: Engine, reported: Sequence[str]) -> list[str]:
-    """Print the engine's errors that were not `reported` yet; returns all of them."""
+    """Print errors of the engine that are not in `reported`; returns all of them."""
     errors = [str(error) for error in engine.errors]
     for error in errors:
         if error not in reported:
@@ -216,7 +207,7 @@ def _report_errors(engine: Engine, reported: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _warning(reported: Sequence[str]) -> Iterator[None]:
-    """Turn a store's failure into a warning, unless it was `reported`: the answer is there."""
+    """Print a store's failure as a warning, unless it was `reported`: the answer is complete."""
     try:
         yield
     except StoreError as error:
@@ -232,7 +223,7 @@ def _warn(error: object) -> None:
 def _chat(
     history: History, locations: Locations, engine: Engine, continued: bool, system: str
 ) -> Iterator[Chat]:
-    """The last chat, or a new one, which is deleted if it fails before it has an answer."""
+    """The last chat, or a new one, which is deleted if the turn fails before there is an answer."""
     if continued:
         yield history.last_chat()
         return
@@ -250,7 +241,7 @@ def load(model_thread: ModelThread) -> tuple[Engine, Assistant]:
     """Load the model and return its engine and its assistant.
 
     Raises:
-        SpecchatError: it cannot be used.
+        SpecchatError: the model cannot be used.
     """
     model_thread.load().result()
     model = model_thread.model
@@ -262,13 +253,13 @@ def load(model_thread: ModelThread) -> tuple[Engine, Assistant]:
 
 @contextmanager
 def stopping(model_thread: ModelThread) -> Iterator[list[int]]:
-    """Within this, Ctrl-C, and what else asks a program to end, stops the answer and keeps it; a
-    second one ends the program. Yields the numbers of the signals that came."""
-    came: list[int] = []
+    """Within this, the first of the `STOPPING` signals stops the answer and keeps it; a second one
+    ends the program. Yields the list of signals received."""
+    received: list[int] = []
     before = {number: signal.getsignal(number) for number in STOPPING}
 
     def stop(number: int, _frame: FrameType | None) -> None:
-        came.append(number)
+        received.append(number)
         model_thread.stop()
         restore()
 
@@ -280,17 +271,17 @@ def stopping(model_thread: ModelThread) -> Iterator[list[int]]:
         if handler is not signal.SIG_IGN:
             signal.signal(number, stop)
     try:
-        yield came
+        yield received
     finally:
         restore()
 
 
 @contextmanager
 def printing(*, formatted: bool) -> Iterator[Write]:
-    """Yields what prints the next fragment of the answer.
+    """Yields a function that prints the next fragment of the answer.
 
     Args:
-        formatted: as Markdown, if standard output is a terminal that can redraw lines.
+        formatted: render Markdown if standard output is a terminal that can redraw lines.
     """
     if formatted and sys.stdout.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
         # Imported here: a pipe needs neither Rich nor a parser.
@@ -306,12 +297,14 @@ def printing(*, formatted: bool) -> Iterator[Write]:
 
 @dataclass(slots=True)
 class PrintedAnswer:
-    """An answer with its figures and the passages it was given; None: nothing was searched.
+    """A finished answer.
 
-    `why_none` says why there are none; empty if it need not be said.
-    `states` of imported texts is what it was worded from; None for the model's own words.
-    `retrieval` are the figures of retrieval while it was written.
-    `remark` is what to know of the answer; empty for nothing.
+    Attributes:
+        passages: passages in its prompt; None if nothing was searched.
+        states: number of datastore entries that KNN-LM used; None without KNN-LM.
+        retrieval: figures of retrieval during generation.
+        why_none: why there are no passages; empty if it need not be said.
+        remark: a remark on the answer, or empty.
     """
 
     end: Finished
@@ -326,7 +319,7 @@ class PrintedAnswer:
 def converse(
     model_thread: ModelThread, begin: Callable[[], Generator[Event]], write: Write | None
 ) -> PrintedAnswer:
-    """Ask, hand the answer to `write` as it comes, and return it."""
+    """Run the turn that `begin` starts, pass the answer to `write` as it comes, and return it."""
     stream, status = AnswerStream(), StatusLine()
     passages: Sequence[FoundPassage] | None = None
     retrieval: RalmStatistics | None = None
@@ -374,7 +367,7 @@ def converse(
 
 
 def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool, *, expected: bool) -> None:
-    """Print the JSON object, or where the passages are from; warn of none where `expected`."""
+    """Print the JSON object or the citations; warn if there are no passages where `expected`."""
     if expected and answer.passages is None:
         _warn(NOTHING_IMPORTED)
     if answer.states is not None:
@@ -386,7 +379,7 @@ def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool, *, expected
         _warn(REPEATED)
     if answer.parts.reasoning and not answer.parts.answer:
         click.echo(ONLY_REASONING, err=True)
-    if answer.remark and answer.remark not in engine.restrictions:  # which were said before
+    if answer.remark and answer.remark not in engine.restrictions:  # those are already printed
         _warn(answer.remark)
     if answer.why_none and not answer.passages:
         click.echo(answer.why_none, err=True)

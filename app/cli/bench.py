@@ -1,7 +1,6 @@
-"""`specchat bench`: the measurements that a person makes with their own chats and model.
+"""`specchat bench`: benchmarks on the user's own chats and model.
 
-They are imported when called: benchmarks build on the commands. Those that reproduce the papers
-are `python -m app.bench`.
+`python -m app.bench` has those that reproduce the papers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`specchat chats`, `search`, `delete`, `export` and `restore`: the history from the command line.
-
-Owns what is printed and the confirmation before chats are deleted.
-"""
+"""`specchat chats`, `search`, `delete`, `export` and `restore`: the commands for stored chats."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ from pathlib import Path
 import click
 
 from app.cli import stores
+from app.cli.global_options import json_option, limit_option
 from app.cli.output import amount
 from app.cli.stores import open_history
 from app.config import Options
@@ -31,7 +29,7 @@ from engines.chat_template.reasoning import without_marks
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_obj
 def chats(options: Options, as_json: bool) -> None:
     """List all chats by number, most recent first."""
@@ -48,15 +46,8 @@ def chats(options: Options, as_json: bool) -> None:
 
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="WORD…")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="Show at most N results.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@limit_option(20, "results")
+@json_option
 @click.pass_obj
 def search(options: Options, words: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Find chats by words in titles and messages.
@@ -86,14 +77,14 @@ def delete(options: Options, numbers: tuple[int, ...], yes: bool) -> None:
     files.
     """
     locations = locate(options.data_dir)
-    # Stores that drafts come from are compared with the library as well.
+    # Deleting from the stores for drafting needs the library as well.
     with open_history(locations) as history, stores.open_library(locations):
         doomed = [history.chat(number) for number in dict.fromkeys(numbers)]
         if not yes:
             confirm(doomed)
         for chat in doomed:
             delete_chat(history, locations, chat.id)
-    click.echo(f"deleted {len(doomed)} {'chat' if len(doomed) == 1 else 'chats'}", err=True)
+    click.echo(f"deleted {amount(len(doomed), 'chat')}", err=True)
     for copy in quarantined_histories(locations):
         click.echo(f"deleted chats may remain in a damaged history that was kept: {copy}", err=True)
 
@@ -102,7 +93,7 @@ def confirm(doomed: Sequence[Chat]) -> None:
     """Ask for confirmation.
 
     Raises:
-        InputError: standard input is no terminal.
+        InputError: standard input is not a terminal.
     """
     if not sys.stdin.isatty():
         raise InputError("deleting cannot be undone: use --yes to skip the prompt")

@@ -1,7 +1,7 @@
-"""`specchat demo`: what drafts gain with a large model, shown in a minute and measured.
+"""`specchat demo`: shows and measures the gain from drafts with a large model, in a minute.
 
-On a terminal it opens the interface, elsewhere it prints one line for each answer, measured with
-and without drafts. Owns the printed lines. The stage belongs to `app.runtime.demo`.
+On a terminal it opens the interface; elsewhere it prints one line for each question, answered with
+and without drafts.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _print_demo(stage: DemoStage) -> None:
 def _print_answers(
     engine: Engine, history: History, locations: Locations, questions: Sequence[str]
 ) -> list[MeasuredAnswer]:
-    """Answer each question without drafts and with them, and print what both took."""
+    """Answer each question without and with drafts, and print both times."""
     plain = Assistant(with_drafters(engine, (), None), history)
     drafted = Assistant(engine, history)
     answers = []
@@ -97,10 +97,10 @@ def _statistics(events: Generator[Event]) -> Statistics:
 
 
 def _index(engine: Engine, locations: Locations) -> None:
-    """Make what was stored ready for drafts.
+    """Index the stored texts for drafting.
 
     Raises:
-        StoreError: another process is doing so, which nothing does in a temporary directory.
+        StoreError: another process holds the lock; never in the demo's temporary directory.
     """
     with open_index(locations, engine.vocabulary, engine.crest_bytes) as index:
         if not index.lock.acquire():

@@ -1,7 +1,6 @@
 """`specchat doctor` and `specchat locate`: what works, what is off and why, and where files are.
 
-`findings` only looks and reports. It repairs nothing, and a part that fails is a finding, not the
-end of the report.
+`doctor` repairs nothing. A check that fails is a finding and does not end the report.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import click
 
+from app.cli.global_options import json_option
 from app.cli.output import amount
 from app.config import DRAFTERS, Config, Options, load_config
 from app.damage import found_damage
@@ -53,13 +53,13 @@ GET_DRAFT_MODEL = (
     "a smaller model of the same family can draft: `specchat models use --draft-model NAME`"
 )
 ANY_VERSION = 2**31
-"""Of a cache: only damage counts."""
+"""Accepts caches of all schema versions: only damage is reported."""
 
 MIN_FREE_BYTES = 10_000_000
-"""With less, chats may not be stored."""
+"""With less free space, chats may not be stored."""
 
 LIBRARIES = ("llama-cpp-python", "textual", "torch", "transformers", "faiss-cpu", "sqlite-utils")
-"""Libraries whose version helps to explain a failure."""
+"""Libraries whose versions help to explain failures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,8 @@ class Finding:
     """One line of the report.
 
     Attributes:
-        topic: the subject, in a word.
-        state: ok, off (works, but with something switched off) or bad.
-        text: what was found and, unless it is ok, why, and what to do about it.
+        state: `OK`, `OFF` (works, with something switched off) or `BAD`.
+        text: what was found and, unless it is ok, why and what to do about it.
     """
 
     topic: str
@@ -78,7 +77,7 @@ class Finding:
 
 
 def findings(options: Options) -> Iterator[Finding]:
-    """All findings; the model comes last, since loading it may take a while."""
+    """All findings; those about the model come last, since loading it may take a while."""
     locations = find(options.data_dir)
     yield from _versions()
     yield _data(locations)
@@ -91,7 +90,7 @@ def findings(options: Options) -> Iterator[Finding]:
 
 
 def _guarded(topic: str, found: Iterator[Finding]) -> Iterator[Finding]:
-    """`found`, with what ends it early as the last of them."""
+    """`found`, with an error that ends it early as the last finding."""
     try:
         yield from found
     except SpecchatError as error:
@@ -125,7 +124,7 @@ def _data(locations: Locations) -> Finding:
 
 
 def _databases(locations: Locations) -> Iterator[Finding]:
-    """What was found damaged, for as long as it lies there, and what is damaged now."""
+    """Databases that were moved aside as damaged, and those that are damaged now."""
     for damage in found_damage(locations):
         yield Finding("damage", BAD if damage.kept else OFF, damage.text)
     aside = "the next start sets it aside and begins a new one"
@@ -139,12 +138,12 @@ def _databases(locations: Locations) -> Iterator[Finding]:
     for folder in (locations.projections, locations.states, locations.replay):
         for path in sorted(folder.rglob("*.db")):
             check = partial(require_usable, path, ANY_VERSION)
-            if problem := _problem(path, check, "it is made again when it is next needed"):
+            if problem := _problem(path, check, "it will be rebuilt when next needed"):
                 yield Finding("cache", BAD, problem)
 
 
 def _problem(path: Path, check: Callable[..., None], then: str) -> str:
-    """What `check` finds wrong with a database; empty for nothing."""
+    """What `check` finds wrong with a database; empty if it is sound."""
     try:
         with translate_errors(path):
             check(whole=True)
@@ -234,7 +233,7 @@ def _drafting(options: Options, engine: Engine) -> Finding:
 
 
 def _shape(options: Options, target: Target) -> str:
-    """What drafts look like with this model, and why."""
+    """The shape of drafts with this model, and the reason."""
     tokens = f"of up to {target.max_rows - 1} tokens"
     if options.exact:
         return f"chains {tokens}, for bit-identical answers"
@@ -246,7 +245,7 @@ def _shape(options: Options, target: Target) -> str:
 
 
 def _draft_model(options: Options, engine: Engine, locations: Locations) -> Iterator[Finding]:
-    """Which draft model and head draft, and what they wait for to learn."""
+    """Which draft model and head are used, and what their learning waits for."""
     config = load_config(locations.settings)
     if "draft-model" in options.drafters:
         name, version = engine.draft_model_name, engine.stores.draft_model_version.number
@@ -274,7 +273,7 @@ def _learning(
     *,
     with_states: bool = False,
 ) -> str:
-    """What the next training of what has `versions` waits for."""
+    """What the next training of the owner of `versions` waits for."""
     if not config.learn:
         return "learning is off"
     target = engine.target.fingerprint
@@ -284,7 +283,7 @@ def _learning(
 
 
 def _heads(options: Options, engine: Engine) -> Iterator[Finding]:
-    """Whether the model's prediction heads draft; nothing of a model without any."""
+    """Whether the model's prediction heads draft; no finding for a model without any."""
     target = engine.target
     if "mtp" not in options.drafters or not isinstance(target, TargetWithHeads):
         return
@@ -296,7 +295,7 @@ def _heads(options: Options, engine: Engine) -> Iterator[Finding]:
 
 
 def _reopening(engine: Engine, locations: Locations) -> Finding:
-    """Whether a chat that is opened again has to be read again."""
+    """Whether reopening a chat needs a prefill."""
     max_bytes = load_config(locations.settings).chat_states.max_bytes
     if not max_bytes:
         return Finding("reopening", OFF, "chats are read again: chat_states.max_bytes is 0")
@@ -320,11 +319,11 @@ def _speed(engine: Engine) -> Finding:
 
 
 SHORT_DRAFT, LONG_DRAFT = 3, 7
-"""Tokens of the drafts whose price is told."""
+"""Lengths of the drafts whose cost is reported, in tokens."""
 
 
 def _like(path: Path) -> str:
-    """The row of `MEASURED` that applies to a model; empty where none does."""
+    """The key in `MEASURED` that applies to a model; empty if none does."""
     if path.is_dir() or (find_gpus() and not unused_gpu()):
         return ""
     try:
@@ -336,7 +335,7 @@ def _like(path: Path) -> str:
 
 
 def _verifying(engine: Engine) -> Finding:
-    """From how many accepted tokens on drafts pay: as measured here, else with files like this."""
+    """How many accepted tokens make a draft pay: measured here, or estimated from similar files."""
     short, long = SHORT_DRAFT + 1, LONG_DRAFT + 1
     if not {short, long} & set(engine.costs.unmeasured()):
         ratios, source = (engine.costs.ratio(short), engine.costs.ratio(long)), "measured here"
@@ -361,11 +360,10 @@ MAX_TEXT_CHARACTERS = 2000
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_obj
 def doctor(options: Options, as_json: bool) -> None:
     """Check the installation and explain problems."""
-
     if as_json:
         click.echo(json.dumps({"findings": [asdict(finding) for finding in findings(options)]}))
         return
@@ -375,7 +373,7 @@ def doctor(options: Options, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_obj
 def locate(options: Options, as_json: bool) -> None:
     """Print the paths specchat uses."""

@@ -1,7 +1,4 @@
-"""`specchat draft list`, `rollback` and `reset`: what the draft model learned on this machine.
-
-Owns what is printed; `app.engine.draft_model_versions` knows the versions.
-"""
+"""`specchat draft list`, `rollback` and `reset`: versions of the draft model and the draft head."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from time import localtime, strftime
 
 import click
 
+from app.cli.global_options import json_option
 from app.cli.main import LazyGroup
 from app.cli.output import MAX_LINE_CHARACTERS, amount, table
 from app.config import Options, load_config
@@ -33,7 +31,6 @@ from engines.fingerprint import fingerprint
 
 COLUMNS = {"version": "", "learned": "", "answers": "", "right": "", "tokens per step": ""}
 NO_HEAD = "no draft head"
-"""What drafts without a version of it."""
 head_option = click.option(
     "--head",
     is_flag=True,
@@ -59,7 +56,7 @@ def draft() -> None:
 
 
 @click.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @head_option
 @click.pass_obj
 def list_(options: Options, as_json: bool, head: bool) -> None:
@@ -103,10 +100,10 @@ def reset(options: Options, head: bool) -> None:
 
 
 def _learned(options: Options, locations: Locations, head: bool) -> tuple[str, Versions, str]:
-    """Fingerprint of the chosen model, the versions of what drafts for it, and what does without.
+    """Fingerprint of the chosen model, its versions, and what drafts when no version is in use.
 
     Raises:
-        InputError: it has no draft model.
+        InputError: the chosen model has no draft model.
     """
     config = load_config(locations.settings)
     model = resolve_model(options.model or config.model, locations)

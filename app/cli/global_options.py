@@ -1,16 +1,16 @@
-"""The global options: their spelling, their checks, and how they become `Options`.
+"""The global options, how they become `Options`, and options that several commands share.
 
-They may precede or follow the name of a command; the later place wins. A command that has an option
-of the same name keeps its own.
+Global options may precede or follow the name of a command; the latter wins. A command that has an
+option of the same name keeps its own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -18,10 +18,11 @@ from app.config import DRAFTERS, Options
 from app.locations import DATA_DIR_VARIABLE
 from engines.draft_tree import FORMER_NAMES
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
 
 class RenamedOption(click.Option):
-    """An option that is also accepted under the names it had in earlier versions; no help shows
-    them."""
+    """An option that also accepts its `former` names, which no help shows."""
 
     def __init__(self, *arguments: Any, former: Sequence[str], **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
@@ -36,8 +37,32 @@ class RenamedOption(click.Option):
             self.opts = shown
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+import_option = click.option(
+    "--import",
+    "import_path",
+    cls=RenamedOption,
+    former=["--source"],
+    default="",
+    metavar="PATH",
+    help="Search only this import.",
+)
+
+
+def limit_option(default: int, things: str) -> Callable[[Command], Command]:
+    """The option `--limit` of a command that lists `things`."""
+    return click.option(
+        "--limit",
+        type=click.IntRange(min=1),
+        default=default,
+        show_default=True,
+        metavar="N",
+        help=f"Show at most N {things}.",
+    )
+
+
 class DrafterNames(click.ParamType[tuple[str, ...]]):
-    """`none`, `all`, or names separated by commas, as a tuple of names."""
+    """Parses `none`, `all`, or names separated by commas, into a tuple of names."""
 
     name = "drafters"
 
@@ -63,7 +88,7 @@ class DrafterNames(click.ParamType[tuple[str, ...]]):
 
 
 class DraftLength(click.ParamType[int | None]):
-    """`auto` (None) or a number of tokens."""
+    """Parses `auto` (None) or a number of tokens."""
 
     name = "draft length"
 
@@ -133,11 +158,11 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
         {"type": click.IntRange(min=0), "metavar": "N"},
     ),
 }
-"""Help and attributes of each option."""
+"""Help and click attributes of each global option."""
 
 
 def global_options(hidden: bool = False) -> list[click.Parameter]:
-    """New option objects for each command; hidden unless for the top-level help."""
+    """New option objects; `hidden` except in the top-level help."""
     return [
         click.Option(
             [flag], help=text, hidden=hidden, expose_value=False, callback=_store, **attributes
@@ -155,7 +180,7 @@ def accept_global_options(command: click.Command) -> None:
 
 
 def _store(context: click.Context, parameter: click.Parameter, value: object) -> None:
-    """Store an option in the context's `Options` if the person gave it."""
+    """Store an option in the context's `Options` if it was given."""
     options = context.obj if context.obj is not None else Options()
     given = parameter.name is not None and context.get_parameter_source(parameter.name) in _GIVEN
     context.obj = replace(options, **{str(parameter.name): value}) if given else options

@@ -1,8 +1,7 @@
-"""The `specchat` command: global options, commands loaded on demand, and the one edge for errors.
+"""The `specchat` command: global options, lazy loading of commands, translation of errors.
 
-Commands are imported when they are called, so that the one-shot path loads neither Textual, torch,
-transformers nor faiss. Every named failure of the program is translated here and nowhere else: one
-line on stderr, exit code 1.
+Commands are imported when they are called, so that `specchat ask` loads neither Textual, torch,
+transformers nor faiss. Errors become one line on stderr and exit code 1 here, and nowhere else.
 """
 
 from __future__ import annotations
@@ -24,13 +23,14 @@ from app.sanitise import one_line
 from datastores.errors import SpecchatError
 
 MAX_NAME_CHARACTERS = 40
-"""Of a command that does not exist, in the error."""
+"""Length at which the name of an unknown command is cut in the error."""
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported on first use: name → "module:attribute".
+    """A group whose commands are imported on first use.
 
-    A `former` name, one that a command had in earlier versions, still finds it; no help shows it.
+    `commands_at` maps names to "module:attribute", and `former` names of earlier versions, which no
+    help shows, to present ones.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; one that does not exist is named with those that are spelt alike."""
+        """Find the command; the error for an unknown one suggests similar names."""
         args = [*(self._former.get(name, name) for name in args[:1]), *args[1:]]
         if args and args[0] not in self._commands_at and not args[0].startswith("-"):
             near = get_close_matches(args[0], self._commands_at, 2)
@@ -60,7 +60,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; one whose reader has gone (`| head -1`) ends quietly."""
+        """Run the command, and exit silently if the reader of its output has gone (`| head -1`)."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -68,7 +68,7 @@ class LazyGroup(click.Group):
             ctx.exit(READER_GONE)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command; None, as click requires, if there is none of that name."""
+        """Import the command; None, as click requires, if there is no such command."""
         if cmd_name not in self._commands_at:
             return None
         module, _, name = self._commands_at[cmd_name].partition(":")
@@ -96,25 +96,25 @@ COMMANDS = {
     "stats": "app.cli.stats:stats",
     "draft": "app.cli.draft:draft",
 }
-"""Every command and where it is defined; each accepts the global options after its name too."""
+"""Every command and where it is defined; each also accepts the global options after its name."""
 
 DONE, FAILED, INTERRUPTED, READER_GONE = 0, 1, 130, 141
-"""Exit codes; click adds 2 for wrong usage. The last two are what a shell shows of a program that
-SIGINT or SIGPIPE ended."""
+"""Exit codes; click adds 2 for wrong usage. The last two are a shell's codes for a program killed
+by SIGINT or SIGPIPE."""
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""Errors of writing to standard output where it is redirected into a file."""
+"""Errors of writing to standard output when it is redirected into a file."""
 
 MACHINE_ERRORS = (
     *(*DISK_ERRORS, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EAGAIN),
     *(errno.EMFILE, errno.ENFILE),
 )
-"""Errors that say what the machine has no more of or forbids, wherever they come up."""
+"""Errors that name an exhausted resource or a missing permission, wherever they occur."""
 
 NO_MEMORY = "not enough memory: close other programs, or raise the limit (`ulimit -v`)"
 
 MAX_ERROR_CHARACTERS = 2000
-"""Long paths fit; a hostile file name does not fill the screen."""
+"""Enough for long paths; a hostile file name does not fill the screen."""
 
 
 @click.group(
@@ -165,9 +165,9 @@ def _failed(said: str) -> int:
 
 
 def _system_error(error: OSError) -> str:
-    """What to say of an error that nobody foresaw; empty if it is a mistake of the program's."""
+    """The message for an error that no code expected; empty if it is a bug in specchat."""
     if error.filename is not None:
-        # Errors on named files are translated where they are opened, but for what any may raise.
+        # Other errors on named files are translated where the files are opened.
         known = error.errno in MACHINE_ERRORS
         return f"{os.fsdecode(error.filename)}: {error.strerror}" if known else ""
     if error.errno in DISK_ERRORS:
@@ -178,7 +178,7 @@ def _system_error(error: OSError) -> str:
 
 
 def _discard_output() -> None:
-    """Let what standard output still holds go nowhere: Python writes it again as it ends."""
+    """Redirect standard output to the null device, since Python flushes its buffer at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

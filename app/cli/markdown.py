@@ -1,8 +1,7 @@
-"""Prints an answer on a terminal as Markdown while it is being written.
+"""Renders an answer as Markdown on a terminal while it is being generated.
 
-Finished blocks are printed once and for good; only the block that is being written is drawn again,
-in place, and never more of it than fits on the screen. So the scrollback holds every line once,
-however long the answer. Refuses to know where answers come from.
+Finished blocks are printed once; only the unfinished block is redrawn in place, and never more of
+it than fits on the screen. So the scrollback holds every line exactly once.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from app.latex import LATEX, keep_latex
 from app.sanitise import StreamCleaner
 
 REDRAW_INTERVAL_S = 0.1
-"""Between two drawings of the block that is being written."""
+"""Minimum seconds between redraws of the unfinished block."""
 REDRAW_SHARE = 0.1
-"""Of the time, at most, goes into drawing: a long code block is drawn less often."""
+"""Maximum share of the time spent on redrawing: a long code block is redrawn less often."""
 NOTHING = Group()
 MAX_NESTING = 100
-"""Deeper text would be dropped by the parser's own limit, 20."""
+"""The parser drops text that is nested more deeply; its default is 20."""
 
 
 class AnswerCode(CodeBlock):
-    """A code block without margins or background, so that it is copied as the code it is."""
+    """A code block without margins or background, so that copying yields just the code."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
@@ -46,7 +45,7 @@ class AnswerHeading(Heading):
 
 
 class AnswerMarkdown(Markdown):
-    """Markdown as models write it: HTML is shown as text, links with their addresses."""
+    """Markdown that shows HTML as text, and links with their addresses."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
@@ -62,10 +61,9 @@ class AnswerMarkdown(Markdown):
 
 
 class MarkdownPrinter:
-    """Prints a growing Markdown text to a terminal; `close` must follow."""
+    """Prints a growing Markdown text to `console` or standard output; `close` must follow."""
 
     def __init__(self, console: Console | None = None) -> None:
-        """Print to `console`; None for standard output."""
         self._console = console or Console(highlight=False)
         self._live = Live(
             console=self._console,
@@ -95,7 +93,7 @@ class MarkdownPrinter:
         self._print(tail)
 
     def _print_finished(self) -> None:
-        """Print all blocks but the last one, judged by whole lines."""
+        """Print all blocks but the last, as parsed from the whole lines."""
         lines = self._tail.split("\n")
         start = _last_block("\n".join(lines[:-1]))
         if start:
@@ -119,7 +117,7 @@ class MarkdownPrinter:
 
 
 class LastLines:
-    """As much of a block's end as fits on the screen, after a blank line if it is not the first."""
+    """The end of a block, as much as fits on the screen, with an optional blank line before it."""
 
     def __init__(self, source: str, blank_first: bool) -> None:
         self._source = source
@@ -142,6 +140,6 @@ def _parser() -> MarkdownIt:
 
 
 def _last_block(source: str) -> int:
-    """The line at which the last top-level block of `source` begins; 0 if there is only one."""
+    """The first line of the last top-level block of `source`; 0 if there is only one block."""
     starts = [token.map[0] for token in _parser().parse(source) if token.map and not token.level]
     return starts[-1] if starts else 0

@@ -1,7 +1,4 @@
-"""`specchat models`, `models use`, `models search` and `models pull`: list, choose, find, download.
-
-Owns what is printed. Finding, choosing and downloading are `app.models`' business.
-"""
+"""`specchat models` and its commands `use`, `search` and `pull`."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from typing import TypeVar
 
 import click
 
-from app.cli.global_options import RenamedOption
+from app.cli.global_options import RenamedOption, json_option
 from app.cli.main import LazyGroup
 from app.cli.output import MAX_LINE_CHARACTERS, table
 from app.config import Options, load_config
@@ -62,7 +59,7 @@ COLUMNS = {
     },
     invoke_without_command=True,
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_context
 def models(context: click.Context, as_json: bool) -> None:
     """List, choose and download models.
@@ -102,7 +99,7 @@ def listing(found: Sequence[FoundModel], in_use: Path | None) -> str:
 
 
 def remarks(found: Sequence[FoundModel], skipped: Sequence[SkippedModel]) -> list[str]:
-    """What to know about models in the table, and why others that were found are not."""
+    """Remarks on models in the table, and why others that were found are missing from it."""
     return [
         *(f"{model.name}: {model.remark}" for model in found if model.remark),
         *(f"not usable: {model.name} ({model.problem})" for model in found if model.problem),
@@ -113,7 +110,7 @@ def remarks(found: Sequence[FoundModel], skipped: Sequence[SkippedModel]) -> lis
 def _current(
     choice: str, locations: Locations, found: Sequence[ModelCandidate]
 ) -> tuple[ModelCandidate | None, list[str]]:
-    """The chosen model; None and the reason if it is missing."""
+    """The chosen model, or None and the reason why it is missing."""
     try:
         path = resolve_model(choice, locations)
     except ModelError as error:
@@ -124,7 +121,7 @@ def _current(
 
 
 def _draft_model(setting: str, model: Path | None, locations: Locations) -> tuple[str, list[str]]:
-    """Name of the draft model of `model`; empty for none, with the reason if it is missing."""
+    """Name of the draft model of `model`, empty for none, and the reason if it is missing."""
     try:
         path = draft_model_file(setting, model, locations) if model is not None else None
     except ModelError as error:
@@ -173,7 +170,7 @@ def use(options: Options, name: str | None, draft_model: str | None) -> None:
 
 
 def _use_model(name: str, locations: Locations) -> None:
-    """Choose the model `name`, and print what to know about it."""
+    """Switch to the model `name`, and print remarks on it."""
     model = choose(name, locations)
     click.echo(one_line(f"Switched to {model.name}", MAX_LINE_CHARACTERS))
     if model.name == BUILT_IN:
@@ -186,7 +183,7 @@ def _use_model(name: str, locations: Locations) -> None:
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[WORDS]…")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_context
 def search(context: click.Context, words: tuple[str, ...], as_json: bool) -> None:
     """Search Hugging Face for models that run here.
@@ -207,10 +204,10 @@ def search(context: click.Context, words: tuple[str, ...], as_json: bool) -> Non
 
 
 def _or_suggestions(ask: Callable[[], Sequence[T]], tokens: int, free: int) -> Sequence[T]:
-    """What the hub answers; where it cannot be asked, suggestions that need no connection follow.
+    """The hub's answer; if it cannot be reached, print suggestions that need no connection.
 
     Raises:
-        ModelError: the hub cannot be asked.
+        ModelError: the hub cannot be reached.
     """
     try:
         return ask()
@@ -296,4 +293,4 @@ def _with_progress(offer: RemoteModel, cache: Path) -> Path:
             if isinstance(event, download.DownloadFinished):
                 return event.path
             bar.update(event.done - bar.pos)
-    raise AssertionError("a pull ends with Pulled")
+    raise AssertionError("a download ends with DownloadFinished")

@@ -1,4 +1,4 @@
-"""Output that commands share: a progress line on stderr, tables, and numbers for people."""
+"""Output that commands share: a progress line on stderr, tables, formatted numbers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import click
 from app.sanitise import one_line
 
 INTERVAL_S = 0.1
-"""Between two updates: nobody reads faster, and each one costs time."""
+"""Minimum seconds between updates, each of which costs time."""
 MAX_LINE_CHARACTERS = 2000
-"""Names and paths fit; hostile ones do not fill the screen."""
+"""Enough for names and paths; hostile ones do not fill the screen."""
 CLEAR = "\r\x1b[K"
 
 
@@ -44,10 +44,7 @@ Row = Mapping[str, object]
 
 
 def table(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
-    """Rows as aligned text. `columns` maps each key to a format spec such as `.2f`.
-
-    None is shown as a dash.
-    """
+    """Rows as aligned text; `columns` maps keys to format specs such as `.2f`. None is a dash."""
     heads = [key.replace("_", " ") for key in columns]
     cells = [[_cell(row[key], spec) for key, spec in columns.items()] for row in rows]
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]

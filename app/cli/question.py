@@ -1,7 +1,4 @@
-"""The question of `specchat ask`: words, files, and what is piped in.
-
-Owns which standard input is ours to read. Text is decoded as an import's is.
-"""
+"""The question of `specchat ask`, from words, files and standard input."""
 
 from __future__ import annotations
 
@@ -18,22 +15,22 @@ from app.conversation.attachments import STANDARD_INPUT, Attachment, read_attach
 from datastores.errors import InputError
 
 PATIENCE_S = 2.0
-"""Of reading standard input without a word."""
+"""Seconds of reading standard input before `WAITING` is printed."""
 WAITING = "Reading standard input until it ends. To ask without it: Ctrl-C, and add -n."
 
 
 def read_question(
     words: Sequence[str], files: Sequence[Path], stdin: TextIO | None
 ) -> tuple[str, list[Attachment]]:
-    """The question in `words`, and what goes before it: `files`, then what is piped in.
+    """The question in `words`, and its attachments: `files`, then piped text.
 
-    Without words, or with `-`, what is piped in is the question.
+    Without words, or with `-`, the piped text is the question.
 
     Args:
-        stdin: None to leave it alone.
+        stdin: None if it must not be read.
 
     Raises:
-        InputError: there is none, or no text.
+        InputError: there is no question, or an attachment is not text.
     """
     question = " ".join(words)
     piped = None
@@ -53,7 +50,7 @@ def read_question(
 def _is_ours(stdin: TextIO) -> bool:
     """Whether standard input was meant for this command.
 
-    A terminal is not, nor is a file that was read in part: a loop's (`while read … done < FILE`).
+    A terminal is not, nor is a file that was read in part, by a loop (`while read … done < FILE`).
     """
     if stdin.isatty():
         return False
@@ -65,7 +62,7 @@ def _is_ours(stdin: TextIO) -> bool:
 
 @contextmanager
 def _saying_that_it_waits() -> Iterator[None]:
-    """Say so if standard input does not end: it may never."""
+    """Print `WAITING` if standard input does not end soon, since it may never end."""
     timer = Timer(PATIENCE_S, click.echo, [WAITING], {"err": True})
     timer.daemon = True
     timer.start()

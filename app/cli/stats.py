@@ -10,6 +10,7 @@ from time import localtime, strftime
 
 import click
 
+from app.cli.global_options import json_option
 from app.cli.output import MAX_LINE_CHARACTERS, amount, duration
 from app.cli.stores import open_history
 from app.config import Options
@@ -22,7 +23,7 @@ from datastores.chats.usage import Usage
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_obj
 def stats(options: Options, as_json: bool) -> None:
     """Show speed, drafts, draft model versions and disk use over weeks.
@@ -82,7 +83,7 @@ def _lines(report: UsageReport) -> Iterator[str]:
 
 
 def _draft_model(draft_model: DraftModelReport) -> Iterator[str]:
-    """The versions of a draft model, and how each fared; the curve is in the JSON report."""
+    """The versions of a draft model with their figures; the curve is in the JSON report."""
     learning = draft_model.learning
     title = f"draft model of {_end(draft_model.model, 14)}"
     yield f"{title:<30}{'steps':>8}{'before':>10}{'after':>10}{'live':>10}  (right)"
@@ -103,13 +104,13 @@ def _draft_model(draft_model: DraftModelReport) -> Iterator[str]:
 
 
 def _end(name: str, columns: int) -> str:
-    """A model's name, of a long one its end: files of one family begin alike."""
+    """A model's name cut to its end, since files of one family begin alike."""
     line = one_line(name, MAX_LINE_CHARACTERS)
     return line if len(line) <= columns else f"…{line[1 - columns :]}"
 
 
 def _label(origin: str) -> str:
-    """An origin's name for people; a stored one may be of a later version."""
+    """The label of an origin; a later version may have stored one that is unknown here."""
     known = LABELS_BY_NAME.get(origin)
     return known.label if known else one_line(origin, 29)
 

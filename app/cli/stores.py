@@ -1,7 +1,4 @@
-"""Opening the history and the library for a command, and updating what drafts come from.
-
-Owns where a command tells of damage. Refuses to know what commands do with the stores.
-"""
+"""Opens the history and the library for a command, reports damage, and updates the index."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from datastores.library.library import Library
 
 @contextmanager
 def open_history(locations: Locations) -> Iterator[History]:
-    """The history; tells of damage, found before or meanwhile."""
+    """The history; damage found before or within is reported."""
     locations.create()
     with closing(History.open(locations.history)) as history, _telling_of_damage(locations):
         yield history
@@ -32,7 +29,7 @@ def open_history(locations: Locations) -> Iterator[History]:
 
 @contextmanager
 def open_library(locations: Locations) -> Iterator[Library]:
-    """The library; tells of damage, found before or meanwhile."""
+    """The library; damage found before or within is reported."""
     locations.create()
     with closing(Library.open(locations.library)) as library, _telling_of_damage(locations):
         yield library
@@ -40,7 +37,7 @@ def open_library(locations: Locations) -> Iterator[Library]:
 
 @contextmanager
 def _telling_of_damage(locations: Locations) -> Iterator[None]:
-    """Print what was found damaged, before and after what is done within; once a command."""
+    """Report damage before and after the block, each finding once for a command."""
     told: set[Path] = click.get_current_context().meta.setdefault(__name__, set())
     try:
         _tell_of_damage(locations, told)

@@ -1,7 +1,4 @@
-"""`specchat import`, `imports`, `find` and `forget`: imported texts, from the command line.
-
-Owns what is printed. Importing is `app.importing`'s business, deleting `app.runtime.deletion`'s.
-"""
+"""`specchat import`, `imports`, `find` and `forget`: the commands for imported texts."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from time import localtime, strftime
 import click
 
 from app.cli import stores
-from app.cli.global_options import RenamedOption
+from app.cli.global_options import import_option, json_option, limit_option
 from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, amount, duration
 from app.cli.stores import open_library, project
 from app.config import Options
@@ -37,7 +34,7 @@ from datastores.passages.store import PassageStore
 from datastores.passages.word_counts import StoredWords
 
 MAX_NAMES = 10
-"""Skipped files shown for each reason on a terminal; a pipe gets all of them."""
+"""Maximum skipped files listed for each reason on a terminal; a pipe gets all of them."""
 
 NO_IMPORTS = "No imports. Add some with: specchat import PATH…"
 
@@ -90,7 +87,7 @@ def import_(options: Options, paths: tuple[Path, ...], as_json: bool, watch: boo
 def _imported(
     paths: Sequence[Path], locations: Locations, status: StatusLine, as_json: bool
 ) -> ImportReport:
-    """Import, and print the summary unless the output is JSON."""
+    """Import `paths`, and print the summary unless the output is JSON."""
     report = ImportReport()
     try:
         with (
@@ -115,7 +112,7 @@ def _imported(
 
 
 def _watch(paths: Sequence[Path], locations: Locations, watched: bool, as_json: bool) -> None:
-    """Follow the changes of what was imported, or no longer."""
+    """Start or stop watching the imports at `paths`."""
     known = read_imports(locations.imported)
     for import_path in (import_path_of(path) for path in paths):
         if import_path not in known or known[import_path].watched == watched:
@@ -127,7 +124,7 @@ def _watch(paths: Sequence[Path], locations: Locations, watched: bool, as_json: 
 
 
 def _projected(options: Options, locations: Locations, status: StatusLine) -> int | None:
-    """The number of tokens that are new to the chosen model; None if not known yet."""
+    """Index for the chosen model; returns the number of new tokens, None if it is not possible."""
     try:
         tokens = project(options, locations, status)
     except ModelError as error:
@@ -139,7 +136,7 @@ def _projected(options: Options, locations: Locations, status: StatusLine) -> in
 
 
 def summary(report: ImportReport) -> Iterator[str]:
-    """The report for people, line by line."""
+    """The report as lines of text."""
     characters = amount(report.characters, "character")
     if report.documents:
         yield f"imported {amount(report.documents, 'document')}, {characters}"
@@ -181,7 +178,7 @@ def _report_json(report: ImportReport, tokens: int | None) -> str:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_obj
 def imports(options: Options, as_json: bool) -> None:
     """List imports by path, as `forget` expects them."""
@@ -198,7 +195,7 @@ def imports(options: Options, as_json: bool) -> None:
 
 
 def line(one: ListedImport) -> str:
-    """One import for people: its path first, since that is its name."""
+    """One import as a line, with its path first, since that is its name."""
     figures = [
         amount(one.stored.documents, "document"),
         amount(one.stored.characters, "character"),
@@ -246,10 +243,10 @@ def _forgotten(import_path: str, locations: Locations) -> Import:
 
 
 def named(import_path: str, library: Library) -> Import:
-    """The import meant by `import_path`: its path as listed, or another path to the same place.
+    """The import at `import_path`: its path as listed, or another path to the same place.
 
     Raises:
-        InputError: nothing was imported from there.
+        InputError: there is no such import.
     """
     path = expanded(Path(import_path))
     names = {
@@ -265,24 +262,9 @@ def named(import_path: str, library: Library) -> Import:
 
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="WORDS…")
-@click.option(
-    "--import",
-    "import_path",
-    cls=RenamedOption,
-    former=["--source"],
-    default="",
-    metavar="PATH",
-    help="Search only this import.",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=5,
-    show_default=True,
-    metavar="N",
-    help="Show at most N passages.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@import_option
+@limit_option(5, "passages")
+@json_option
 @click.pass_obj
 def find(
     options: Options, words: tuple[str, ...], import_path: str, limit: int, as_json: bool
@@ -315,7 +297,7 @@ def _update_passages(library: Library, passages: PassageStore, status: StatusLin
 
 
 def _passage_lines(one: FoundPassage) -> Iterator[str]:
-    """Where it is, its headings, and the text indented."""
+    """Place, headings, and the indented text."""
     place = f"{one.path}:{one.chunk.first_line}"
     yield click.style(one_line(place, MAX_LINE_CHARACTERS), bold=True)
     if one.chunk.heading:

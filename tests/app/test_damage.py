@@ -80,7 +80,7 @@ def test_a_cache_that_is_made_again_is_said_once(locations: Locations) -> None:
     locations.passages.write_bytes(DAMAGED)
     open_passages(locations).close()
     (damage,) = found_damage(locations)
-    assert damage.text.startswith(f"{locations.passages} was damaged and is made again")
+    assert damage.text.startswith(f"{locations.passages} was damaged and is rebuilt")
     settle(damage)
     assert found_damage(locations) == []
 

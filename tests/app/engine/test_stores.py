@@ -47,7 +47,7 @@ def test_a_damaged_index_is_set_aside_with_a_word_and_made_anew(
     path_of(locations).write_bytes(cut[:100] + b"\xff" * (len(cut) - 100))
     again = opened(locations)
     (told,) = found_damage(locations)
-    assert f"{path_of(locations)} was damaged and is made again" in told.text
+    assert f"{path_of(locations)} was damaged and is rebuilt" in told.text
     assert not told.kept
     settle(told)
     assert again.dense is not None
@@ -105,7 +105,7 @@ def test_n_grams_that_cannot_be_read_are_made_anew(locations: Locations, content
     assert again.crest is not None
     assert again.crest.lookup([1, 2]) == []
     told = [one.text for one in found_damage(locations)]
-    assert told == [f"{path} was damaged and is made again from your chats and imports"]
+    assert told == [f"{path} was damaged and is rebuilt from your chats and imports"]
     again.close()
     assert list(path.parent.glob("*corrupt*")) == []
     last = n_grams(locations)
