@@ -1,4 +1,4 @@
-"""The Textual application: themes, keymap, clipboard, start and end of the interface."""
+"""The Textual application: themes, keymap, clipboard, start-up and shutdown of the interface."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ if TYPE_CHECKING:
     from app.runtime.learning import LearningNews
 
 ENDING = () if sys.platform == "win32" else (signal.SIGTERM, signal.SIGHUP)
-"""Signals on which the interface stores what is written and not sent, and leaves."""
+"""Signals on which the interface stores the unsent prompts and exits."""
 
 INTERFACE_DIR = Path(__file__).parent
 THEME_HINT = "Press {palette} and choose “Change theme” to see them."
 
 
 class Specchat(App[None], inherit_bindings=False):
-    """Styles, themes, keymap and clipboard. `ChatScreen` does the rest."""
+    """The application around `ChatScreen`."""
 
     TITLE = "specchat"
     BINDINGS: ClassVar[list[BindingType]] = ALWAYS
@@ -82,8 +82,11 @@ class Specchat(App[None], inherit_bindings=False):
         stage: DemoStage | None = None,
         notice: AnswerNotice | None = None,
     ) -> None:
-        """`keep_theme` is called with the name of each theme the person chooses; with a `stage`,
-        the demonstration runs. Without a `notice` nobody is notified of answers."""
+        """Args:
+        keep_theme: called with the name of each theme the user chooses.
+        stage: runs the demonstration.
+        notice: how to notify of answers; by default not at all.
+        """
         super().__init__()
         self.keymap = keymap or Keymap(SCOPES)
         self.set_keymap(self.keymap.overrides)
@@ -91,7 +94,7 @@ class Specchat(App[None], inherit_bindings=False):
             self.register_theme(own)
         self._wanted_theme = theme
         self.theme = theme if theme in self.available_themes else DARK.name
-        # An animation costs processor time that the model needs.
+        # Animations cost processor time that the model needs.
         self.animation_level = "none"
         self._keep_theme = keep_theme
         self._notice = notice or AnswerNotice()
@@ -101,9 +104,9 @@ class Specchat(App[None], inherit_bindings=False):
         self._typed_early: list[events.Event] | None = []
 
     async def on_event(self, event: events.Event) -> None:
-        """Keep what is typed before a box has the focus; Textual would drop it.
+        """Buffer keys that are typed before a box has the focus; Textual would drop them.
 
-        From then on, what is typed on the chat screen is for the prompt.
+        Later, text that is typed on the chat screen goes to the prompt.
         """
         if isinstance(event, events.InputEvent | events.Paste):
             self.chat_screen.conversation.model_thread.touch()
@@ -116,7 +119,7 @@ class Specchat(App[None], inherit_bindings=False):
         await super().on_event(event)
 
     async def on_descendant_focus(self) -> None:
-        """Type what was typed early, once, when the first box gets the focus."""
+        """Replay the buffered keys when the first box gets the focus."""
         early, self._typed_early = self._typed_early, None
         for event in as_pressed(early or ()):
             await super().on_event(event)
@@ -150,7 +153,7 @@ class Specchat(App[None], inherit_bindings=False):
         timeout: float | None = None,
         markup: bool = True,
     ) -> None:
-        """Show a notification, unless the same one is on the screen."""
+        """Show a notification, unless the same one is shown already."""
         if all(shown.message != message for shown in self._notifications):
             super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
@@ -162,12 +165,12 @@ class Specchat(App[None], inherit_bindings=False):
             self._write(title_sequence(event.title, private=event.private))
 
     def _show_title(self) -> None:
-        """Save the terminal's title, and show the chat's."""
+        """Save the terminal's title, and replace it by the chat's."""
         title, private = self._shown
         self._write(KEEP_TITLE + title_sequence(title, private=private))
 
     def _restore(self) -> None:
-        """Draw everything again after a stop."""
+        """Redraw everything after the program was stopped."""
         self._show_title()
         self.refresh(layout=True)
 
@@ -180,7 +183,7 @@ class Specchat(App[None], inherit_bindings=False):
     def exit(
         self, result: None = None, return_code: int = 0, message: RenderableType | None = None
     ) -> None:
-        """Store what is written and not sent, and leave."""
+        """Store the unsent prompts, and exit."""
         try:
             self.chat_screen.keep_unsent()
         except SpecchatError as error:
@@ -189,9 +192,9 @@ class Specchat(App[None], inherit_bindings=False):
         super().exit(result, return_code, message)
 
     def _end(self, code: int) -> None:
-        """Leave on a signal, with this exit code."""
+        """Exit on a signal."""
         if is_terminal_gone():
-            # Textual's output thread died with the terminal, and leaving the screen waits for it.
+            # Textual's output thread died with the terminal, and a normal exit waits for it.
             try:
                 self.chat_screen.keep_unsent()
                 self.leave()
@@ -211,13 +214,13 @@ class Specchat(App[None], inherit_bindings=False):
         return theme_variables(dark=self.current_theme.dark)
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copy with a program of this machine if there is one, else through the terminal."""
+        """Copy with a clipboard program if one is installed, else through the terminal."""
         self._clipboard = text
         self._copy_out(text)
 
     @work(thread=True, group="clipboard")
     def _copy_out(self, text: str) -> None:
-        """In a thread: such a program can hang."""
+        """Runs in a thread, since a clipboard program can hang."""
         if not copy.copy_with(text, copy.clipboard_commands(os.environ)):
             self.call_from_thread(self._write, copy.osc52_sequence(text, os.environ))
 
@@ -236,11 +239,11 @@ class Specchat(App[None], inherit_bindings=False):
         self.chat_screen.post_message(IdleChanged(progress, error))
 
     def learning_changed(self, progress: LearningNews, error: SpecchatError | None) -> None:
-        """Show what the draft model learns; from any thread."""
+        """Show the progress of learning; from any thread."""
         self.chat_screen.post_message(LearningChanged(progress, error))
 
     def leave(self) -> bool:
-        """Close model and history after `run`; False if a call into the model does not return."""
+        """Close model and history after `run`; False if a call into the model is still running."""
         conversation = self.chat_screen.conversation
         at_rest = conversation.model_thread.close()
         conversation.history_thread.close()
@@ -248,16 +251,16 @@ class Specchat(App[None], inherit_bindings=False):
 
 
 def run_demo(stage: DemoStage) -> None:
-    """Run the interface on the demonstration's stage, which asks and imports by itself."""
+    """Run the demonstration in the interface."""
     run(stage.options, stage)
 
 
 def run(options: Options, stage: DemoStage | None = None) -> None:
-    """Run the interface until the person quits; with a `stage`, the demonstration in it.
+    """Run the interface until the user quits; with a `stage`, run the demonstration in it.
 
     Raises:
-        StoreError, InputError: the data or the configuration cannot be used, or there is no
-            terminal; nothing was shown yet.
+        StoreError, InputError: the data or the settings cannot be used, or there is no terminal;
+            nothing has been shown yet.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InputError("the interface needs a terminal; use `specchat ask` without one")
@@ -290,13 +293,13 @@ def run(options: Options, stage: DemoStage | None = None) -> None:
         app.run()
     finally:
         for number in ENDING:
-            # What comes now, as more signals do while a terminal closes, is over in a second.
+            # A closing terminal sends more signals, which must not interrupt the shutdown.
             signal.signal(number, signal.SIG_IGN)
         at_rest = app.leave()
         history.close()
     if not at_rest:
-        # A thread inside the model cannot be waited for (reading a long prompt or a large file
-        # takes minutes), nor run on while modules are torn down. What was shown is stored.
+        # A thread inside the model may take minutes (prefill of a long prompt, loading a large
+        # file), and must not run while modules are torn down. What was shown is stored.
         if stage is not None:
             stage.remove()
         os._exit(app.return_code or 0)
@@ -305,11 +308,8 @@ def run(options: Options, stage: DemoStage | None = None) -> None:
 
 
 def _tune_garbage_collector() -> None:
-    """Collect cycles among new objects often, among all objects hardly ever.
-
-    A full collection stopped scrolling through 2,000 messages for a third of a second; with these
-    thresholds the longest stop is a tenth of that.
-    """
+    """Make full collections rare: with 2,000 messages, one stopped scrolling for a third of a
+    second; with these thresholds the longest pause is a tenth of that."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 100)

@@ -1,7 +1,7 @@
-"""A job that outlives the dialog it was started from: an import, a deletion, a download.
+"""A job that outlives the dialog that started it: an import, a deletion, a download.
 
-Owns one run at a time, its cancellation, and which dialog is notified of its progress. What the
-job does and how its end is announced is up to the subclass.
+The base class runs one job at a time, cancels it and notifies a dialog of its progress; subclasses
+define the job and announce its end.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ class BackgroundTask:
         return self._listener is not None
 
     def subscribe(self, listener: Callable[[], object]) -> None:
-        """Call `listener` after each change, in place of the listener before it."""
+        """Call `listener` after each change, in place of the previous listener."""
         self._listener = listener
 
     def unsubscribe(self, listener: Callable[[], object]) -> None:
-        """Stop calling `listener`, unless another one has replaced it."""
+        """Stop calling `listener`, unless another has replaced it."""
         if self._listener == listener:
             self._listener = None
 
     def cancel(self) -> None:
-        """Cancel the job; what it has stored stays."""
+        """Cancel the job; what it has stored is kept."""
         if self._worker is not None:
             self._worker.cancel()
 
     async def shutdown(self) -> None:
-        """Cancel the job, and return when its process or its step in a thread has ended."""
+        """Cancel the job, and wait until its process or thread has ended."""
         self.cancel()
         async with self._running:
             pass
@@ -57,12 +57,12 @@ class BackgroundTask:
         self._worker = start_worker(self._conversation, self._run, job)
 
     async def _run(self, job: Callable[[], Awaitable[None]]) -> None:
-        # A cancelled job holds the lock until its process, or its step in a thread, has ended.
+        # A cancelled job holds the lock until its process or thread has ended.
         async with self._running:
             await job()
 
     async def _run_in_thread(self, work: Callable[[], T]) -> T:
-        """Run a step of the job that nothing can stop; a cancelled job ends after it."""
+        """Run a step that cannot be interrupted; a cancelled job ends after it."""
         running = asyncio.ensure_future(asyncio.to_thread(work))
         try:
             return await asyncio.shield(running)

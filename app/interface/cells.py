@@ -1,4 +1,4 @@
-"""Cutting one-line texts to the cells that they take on the screen, which characters are not."""
+"""Truncates one-line texts to a number of terminal cells; a character can take two or none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def keep_start(text: str, columns: int) -> str:
 
 
 def keep_end(text: str, columns: int) -> str:
-    """As much of the end of `text` as fits, behind an ellipsis: of a path, it says most."""
+    """As much of the end of `text` as fits, after an ellipsis; for paths, whose end says most."""
     if cell_len(text) <= columns:
         return text
     start = 1

@@ -1,8 +1,7 @@
 """The demonstration in the interface: asks, imports, asks again, and reports the gain.
 
-Drives the same conversation and import that a person would, and says above the prompt what it does.
-Esc, a question of the person's own or leaving ends it. The stage belongs to `app.runtime.demo`,
-every figure to the session's statistics.
+Drives the same conversation and import as a user, with captions above the prompt. Esc, a question
+from the user, or quitting ends it.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ if TYPE_CHECKING:
 
 POLL_S = 0.05
 READING_S = 8.0
-"""Time to read what the demonstration is."""
+"""Time to read the introduction."""
 PAUSE_S = 1.0
 """Time to read the panel between two answers."""
 INDEXING_TIMEOUT_S = 30.0
-"""How long the import may take to be ready for drafts."""
+"""Maximum wait until the import is indexed for drafting."""
 
 FIRST = (
     "Demo 1/3 · Three questions. Nothing here holds their answers yet, so few words can be drafted."
@@ -51,11 +50,11 @@ FAILED = "The demo failed. Run `specchat demo` in a shell to see why."
 
 
 class TakenOverError(Exception):
-    """The person pressed Esc or asked something: the rest is theirs."""
+    """The user pressed Esc or asked something, or there is no model: the demonstration ends."""
 
 
 class DemoCaption(Static):
-    """What the demonstration does now, above the prompt, where it covers nothing."""
+    """The caption, above the prompt, where it covers nothing."""
 
     def __init__(self) -> None:
         super().__init__(f"{INTRODUCTION} Esc ends the demo.", markup=False)
@@ -72,7 +71,7 @@ class Demo:
         self._requests = 0
 
     async def run(self) -> None:
-        """Run to the end, unless the person takes over."""
+        """Run to the end, unless the user takes over."""
         conversation = self._screen.conversation
         self._requests = conversation.requests
         await conversation.mount(Center(self._caption), after=conversation.transcript)
@@ -82,7 +81,7 @@ class Demo:
             self._say(NO_MODEL if conversation.topbar.failed else TAKEN_OVER)
 
     async def _play(self) -> str:
-        """Ask, import and ask again; returns what came out of it."""
+        """Ask, import and ask again; returns the conclusion."""
         conversation = self._screen.conversation
         shown = monotonic()
         await self._until(lambda: conversation.model_thread.model is not None)
@@ -110,9 +109,9 @@ class Demo:
         return MeasuredAnswer(answer.step_tokens, answer.steps, taken.seconds, taken.plain_seconds)
 
     async def _import(self) -> None:
-        """Import the file, and wait until it is ready for drafts."""
+        """Import the file, and wait until it is indexed for drafting."""
         task = self._screen.import_task
-        task.subscribe(_ignore)  # the caption says it: no notification is needed
+        task.subscribe(_ignore)  # the caption replaces the notification
         task.begin(str(self._stage.file))
         try:
             await self._until(lambda: not task.state.running)
@@ -127,7 +126,7 @@ class Demo:
         """Wait for `condition`, at most `timeout` seconds.
 
         Raises:
-            TakenOverError: the person took over meanwhile, or there will be no model.
+            TakenOverError: the user took over meanwhile, or there will be no model.
         """
         end = monotonic() + timeout
         while not condition() and monotonic() < end and not self._is_over:
@@ -142,14 +141,11 @@ class Demo:
 
 
 def _ignore() -> None:
-    """Hears of an import's progress, and does nothing."""
+    """Listen to the import without showing it."""
 
 
 def show_demo(app: App[object]) -> None:
-    """Run the demonstration in this terminal, and come back after it.
-
-    In a process of its own: it shares no data with this one.
-    """
+    """Suspend the interface while the demonstration runs in a process and data of its own."""
     command = [sys.executable, "-P", "-m", "app", "demo"]
     try:
         code = run_in_terminal(app, command, child_environment())

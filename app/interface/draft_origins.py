@@ -1,7 +1,6 @@
-"""The label, colour, letter and texture of each origin of drafted words.
+"""The label, colour, letter and texture of each draft origin.
 
-Owns only this vocabulary; `engines.draft_tree` defines the origins. Letters and
-textures say the same as the colours, for those who cannot tell the colours apart.
+Letters and textures repeat the colours for people who cannot tell the colours apart.
 """
 
 from __future__ import annotations
@@ -22,20 +21,21 @@ from engines.draft_tree import (
 )
 
 MODEL = ""
-"""The name of the origin of words that no drafter proposed: the model itself."""
+"""Origin name of words that no drafter proposed: the model itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class OriginLabel:
-    """One origin of words.
+    """How one origin is shown.
 
     Attributes:
-        name: its stable name in reports; `MODEL` for the model itself.
-        label: its name for people, at most 16 characters.
+        name: stable name in reports; `MODEL` for the model itself.
+        label: name for people, at most 16 characters.
         meaning: one line for the help screen.
-        letter: one letter, different for each origin; small: the same, raised, shown before a word.
-        texture: one character that fills its bars.
-        dark, light: its colour on a dark and on a light background.
+        letter: unique letter.
+        small: the same letter as a superscript, shown before a word.
+        texture: character that fills its bars.
+        dark, light: colour on a dark and on a light background.
     """
 
     name: str
@@ -48,7 +48,7 @@ class OriginLabel:
     light: str
 
     def color(self, *, dark: bool) -> str:
-        """Its colour on a dark background or a light one."""
+        """The colour on a dark or a light background."""
         return self.dark if dark else self.light
 
 
@@ -144,7 +144,7 @@ ORIGINS: dict[int, OriginLabel] = {
         "#0b6e70",
     ),
 }
-"""Every origin by its bit, in the order in which credit is given."""
+"""Every origin by its bit, in the order in which an accepted token is credited."""
 
 MODEL_LABEL = OriginLabel(
     MODEL,
@@ -156,6 +156,4 @@ MODEL_LABEL = OriginLabel(
     "#7d8590",
     "#6a737d",
 )
-"""The rest: words the model had to write by itself."""
-
 LABELS_BY_NAME: dict[str, OriginLabel] = {origin.name: origin for origin in ORIGINS.values()}

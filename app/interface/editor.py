@@ -1,8 +1,7 @@
-"""Opens a file, the prompt or a message in the person's own editor.
+"""Opens a file, the prompt or a message in the user's editor, `$VISUAL` or `$EDITOR`.
 
-Owns which editor that is (`$VISUAL`, then `$EDITOR`), how it is told the line, where in the file a
-passage is now, and the temporary file of a text that is in none, which only its owner can read and
-which is removed. The interface is suspended while the editor has the terminal.
+A text that is not a file is written to a private temporary one. The interface is suspended while
+the editor has the terminal.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _LINE_FORMS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("hx", "helix", "zed", "subl", "micro"), ("{path}:{line}",)),
     **dict.fromkeys(("idea", "pycharm", "gedit", "kate"), ("{path}",)),
 }
-"""By program, how it takes a line; all others take `+LINE PATH`, as vi, nano and emacs do."""
+"""Arguments that open a file at a line, by program; others take `+LINE PATH`, like vi."""
 _WAITING: Mapping[str, str] = {
     **dict.fromkeys(
         ("code", "codium", "code-insiders", "cursor", "zed", "subl", "gedit", "idea", "pycharm"),
@@ -41,7 +40,7 @@ _WAITING: Mapping[str, str] = {
     ),
     "kate": "--block",
 }
-"""By program, the option with which it returns only when the file is closed."""
+"""Options that make programs wait until the file is closed."""
 
 
 def editor_command(environment: Mapping[str, str], path: Path, line: int) -> list[str]:
@@ -65,10 +64,10 @@ def editor_command(environment: Mapping[str, str], path: Path, line: int) -> lis
 
 
 def _words(command: str) -> list[str]:
-    """A command's words, as a shell reads them; a program's path may have blanks without quotes.
+    """Split a command as a shell does; the path of a program alone may have unquoted blanks.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: the quotes do not match.
     """
     if shutil.which(os.path.expanduser(command)):
         return [command]
@@ -79,13 +78,13 @@ def _words(command: str) -> list[str]:
 
 
 def line_in_file(path: Path, chunk: Chunk) -> int:
-    """The line of `path` that `chunk` begins at now; 1 if it cannot be told.
+    """The line of `path` at which `chunk` begins now; 1 if it is not found.
 
-    The text of a web page or an export is not the file's: its lines are found by content, if at
-    all.
+    It is searched by content, since the file may have changed, and the text of a web page or an
+    export has other lines than the file.
 
     Raises:
-        InputError: the file is gone, or cannot be read, or is no text.
+        InputError: the file cannot be read or is not a text file.
     """
     try:
         with path.open("rb") as file:
@@ -115,11 +114,11 @@ def edit(app: App[object], path: Path, chunk: Chunk) -> None:
 def edit_text(app: App[object], text: str) -> str:
     """Open `text`, wait until the editor is closed, and return what was saved.
 
-    An editor that ended with an error discarded the text, as with `:cq` in vi. One that was killed
-    did not: what it saved before is returned.
+    An exit code discards the text, as with `:cq` in vi. If the editor was killed, what it saved
+    before is returned.
 
     Raises:
-        InputError: as for `edit`, or what was saved is no text.
+        InputError: as for `edit`, or the saved file is not text.
     """
     with _temporary(text) as path:
         program, code = _run(app, _waiting_command(path))
@@ -135,13 +134,13 @@ def edit_text(app: App[object], text: str) -> str:
     try:
         edited = decode(saved)[0]
     except InputError as error:
-        raise InputError(f"what {program} saved is no text: your text is unchanged") from error
-    # Editors end the last line; the person did not.
+        raise InputError(f"what {program} saved is not text: your text is unchanged") from error
+    # Editors add a newline at the end of the file.
     return edited if text.endswith("\n") else edited.removesuffix("\n")
 
 
 def view_text(app: App[object], text: str) -> None:
-    """Open `text`, which cannot be changed, and wait until the editor is closed.
+    """Open `text` read-only, and wait until the editor is closed.
 
     Raises:
         InputError: as for `edit`.
@@ -153,7 +152,7 @@ def view_text(app: App[object], text: str) -> None:
 
 @contextmanager
 def _temporary(text: str) -> Iterator[Path]:
-    """A file with `text` in a folder of its own, which editors may put their own files beside.
+    """A file with `text` in a folder of its own, since editors put other files beside it.
 
     Raises:
         InputError: it cannot be written.
@@ -172,7 +171,7 @@ def _temporary(text: str) -> Iterator[Path]:
 
 
 def _waiting_command(path: Path) -> list[str]:
-    """The command that opens `path` and ends when it is closed."""
+    """The command that opens `path` and ends when the file is closed."""
     command = editor_command(os.environ, path, 1)
     option = _WAITING.get(Path(command[0]).stem)
     if option is not None and option not in command:
@@ -181,7 +180,7 @@ def _waiting_command(path: Path) -> list[str]:
 
 
 def _run(app: App[object], command: list[str]) -> tuple[str, int]:
-    """Leave the terminal to `command` until it ends; returns the editor's name and exit code."""
+    """Run `command` in the terminal; returns the editor's name and exit code."""
     program = command[0]
     if shutil.which(program) is None:
         raise InputError(f"the editor {program} is not installed: set EDITOR to another one")

@@ -1,4 +1,4 @@
-"""Messages from widgets and threads to the screen. Messages go up, calls go down."""
+"""Messages from widgets and threads to the screen."""
 
 from __future__ import annotations
 
@@ -22,19 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class Submitted(Message):
-    """The person sent `text`."""
+    """The user sent `text`."""
 
     text: str
 
 
 @dataclass
 class CommandEntered(Message):
-    """The person typed a slash command.
-
-    Attributes:
-        text: as it was typed.
-        line: what it means.
-    """
+    """The user sent `text`, a slash command, which parses as `line`."""
 
     text: str
     line: SlashLine
@@ -42,14 +37,14 @@ class CommandEntered(Message):
 
 @dataclass
 class ChatSelected(Message):
-    """The person chose chat `chat` in the list."""
+    """The user chose chat `chat` in the list."""
 
     chat: int
 
 
 @dataclass
 class ChatActionRequested(Message):
-    """The person requested an action of `ChatActions` on chat `chat`."""
+    """The user requested an action of `ChatActions` on chat `chat`."""
 
     action: str
     chat: int
@@ -57,12 +52,12 @@ class ChatActionRequested(Message):
 
 @dataclass
 class ChatListLeft(Message):
-    """The person left the list of chats for the prompt."""
+    """The user left the list of chats for the prompt."""
 
 
 @dataclass
 class CitationChosen(Message):
-    """The person chose a citation, by its index, below an answer."""
+    """The user chose a citation, by its index, below an answer."""
 
     citations: Sequence[Citation]
     index: int
@@ -70,7 +65,7 @@ class CitationChosen(Message):
 
 @dataclass
 class MessageActionRequested(Message):
-    """The person requested an action of `MessageActions` on a message of the transcript."""
+    """The user requested an action of `MessageActions` on a message of the transcript."""
 
     action: str
     message: Question | Answer | None
@@ -78,7 +73,7 @@ class MessageActionRequested(Message):
 
 @dataclass
 class ScrollRequested(Message):
-    """The person scrolled the transcript by `pages` from the prompt."""
+    """The user scrolled the transcript by `pages` from the prompt."""
 
     pages: int
 
@@ -95,7 +90,7 @@ class ChatsChanged(Message):
 
 @dataclass
 class ChatShown(Message):
-    """A chat is shown, or its title or privacy changed; the title is empty for a new one."""
+    """A chat was opened, or its title or privacy changed; the title is empty for a new one."""
 
     title: str
     private: bool
@@ -103,7 +98,7 @@ class ChatShown(Message):
 
 @dataclass
 class AnswerEnded(Message):
-    """An answer in the chat `title` ended by itself or `failed`, after so many seconds."""
+    """An answer in the chat `title` ended by itself or failed, after `seconds`."""
 
     title: str
     private: bool
@@ -113,7 +108,7 @@ class AnswerEnded(Message):
 
 @dataclass
 class MomentChanged(Message):
-    """What the person can do next changed: an answer or an edit began or ended."""
+    """What the user can do next changed: an answer or an edit began or ended."""
 
 
 @dataclass
@@ -123,7 +118,7 @@ class StatisticsChanged(Message):
 
 @dataclass
 class IndexerChanged(Message):
-    """The indexer progressed, finished (None) or failed; see `app.indexing.indexer.Indexer`."""
+    """The indexer progressed, finished (None) or failed."""
 
     progress: IndexingProgress | None
     error: SpecchatError | None
@@ -131,7 +126,7 @@ class IndexerChanged(Message):
 
 @dataclass
 class IdleChanged(Message):
-    """The progress of idle encoding; None if there is nothing to show, or it failed."""
+    """Idle encoding progressed, has nothing to do (None) or failed."""
 
     progress: EncodingProgress | None
     error: SpecchatError | None
@@ -139,8 +134,7 @@ class IdleChanged(Message):
 
 @dataclass
 class LearningChanged(Message):
-    """What the draft model learns or learned, or waits for; None if there is nothing to show, or it
-    failed."""
+    """Learning progressed, waits, has nothing to show (None) or failed."""
 
     progress: LearningNews
     error: SpecchatError | None

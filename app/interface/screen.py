@@ -1,7 +1,6 @@
 """The one screen: chats on the left, the conversation, the panel on the right or below.
 
-Owns the layout, and which part handles which message. What each command runs is in
-`commands/table.py`.
+Lays the parts out, and dispatches messages to them.
 """
 
 from __future__ import annotations
@@ -59,25 +58,25 @@ from datastores.chats.history import History
 from datastores.errors import SpecchatError
 
 UNSENT_INTERVAL_S = 2.0
-"""Between two times that what is written and not sent is stored."""
+"""Seconds between saves of the unsent prompts."""
 
 MIN_COLUMNS_PANEL_RIGHT = 120
-"""Columns from which the panel is on the right."""
+"""With fewer columns, the panel is below the conversation."""
 
 MIN_COLUMNS_CHAT_LIST = 150
-"""Columns from which the list of chats is shown by default."""
+"""With fewer columns, the chat list is hidden by default."""
 
 MIN_COLUMNS_BESIDE_LIST = 60
-"""Columns from which there is room for a chat beside the list; with fewer the list covers it."""
+"""With fewer columns, the chat list covers the chat."""
 
 MIN_ROWS_PANEL = 16
-"""Rows from which the panel below has all its lines; with fewer they belong to the answer."""
+"""With fewer rows, the panel below is shortened in favour of the answer."""
 
 
 class ChatScreen(Screen[None]):
     """The chats, the conversation and the panel; dialogs open over it."""
 
-    BLANK = True  # draws nothing itself
+    BLANK = True  # its children cover it
 
     BINDINGS: ClassVar[list[BindingType]] = [command.binding() for command in COMMANDS]
 
@@ -140,7 +139,7 @@ class ChatScreen(Screen[None]):
             self.conversation.show_error(error)
         self.chat_actions.report_damage()
         self.set_interval(UNSENT_INTERVAL_S, self._save_unsent)
-        # After the first frame, which the imports of loading would delay.
+        # After the first frame, which the imports that loading needs would delay.
         self.call_after_refresh(lambda: start_worker(self, self.model_switch.load))
         self.call_after_refresh(self.chat_actions.retry_pending_erasure)
         self.call_after_refresh(self.watch_task.begin)
@@ -148,9 +147,9 @@ class ChatScreen(Screen[None]):
             start_worker(self, Demo(self, self._session_statistics, self._stage).run)
 
     def _erase_toasts(self) -> None:
-        """Draw everything again where a notification went.
+        """Redraw everything after a notification disappears.
 
-        Textual does not draw what was under it if another widget's place was asked for meanwhile.
+        Textual leaves stale content under it if another widget's region was queried meanwhile.
         """
         shown = len(self.query("Toast"))
         if shown < self._toasts:
@@ -158,17 +157,17 @@ class ChatScreen(Screen[None]):
         self._toasts = shown
 
     def _theme_changed(self, theme: Theme) -> None:
-        """Draw everything in the new colours.
+        """Redraw everything in the new colours.
 
-        Textual announces a change of style to a widget before it has updated the widget's component
-        classes, so what was drawn and cached then has the colours of the previous theme.
+        Textual notifies a widget of a style change before it has updated the widget's component
+        classes, so what is drawn and cached then has the colours of the previous theme.
         """
         for widget in self.query():
             widget.notify_style_update()
             widget.refresh()
 
     def _save_unsent(self) -> None:
-        """Store what is written and not sent where it changed: the program may be killed."""
+        """Store the unsent prompts if they changed, since the program may be killed."""
         texts = self.conversation.unsent_texts()
         if texts == self._saved_unsent:
             return
@@ -181,15 +180,16 @@ class ChatScreen(Screen[None]):
             self._unsent_error = str(error)
 
     def keep_unsent(self, *, durable: bool = True) -> None:
-        """Store what is written and not sent, for the next session; nothing of private chats.
+        """Store the unsent prompts, except of private chats, for the next session.
 
-        `durable`: wait until it is on the disk.
+        Args:
+            durable: wait until they are on the disk.
 
         Raises:
-            StoreError: it cannot be read which are private, or the file cannot be written.
+            StoreError: the history cannot be read, or the file cannot be written.
         """
         places: dict[int | None, int | None] = {
-            # A chat without messages is not listed: its text would not be found again.
+            # A chat without messages is not listed, so its prompt goes to the new chat.
             chat.id: chat.id if chat.active is not None else None
             for chat in self._history.chats()
             if not chat.private
@@ -219,7 +219,7 @@ class ChatScreen(Screen[None]):
         self.set_class(width >= MIN_COLUMNS_CHAT_LIST if listed is None else listed, "-listed")
 
     def _uncover_chat(self) -> None:
-        """Hide a list that covers the chat when the focus has moved on."""
+        """Hide a list that covers the chat when it loses the focus."""
         if self.has_class("-tight") and self.focused not in (None, self.chat_list):
             self.navigation.hide()
 
@@ -230,7 +230,7 @@ class ChatScreen(Screen[None]):
 
     @on(MomentChanged)
     def update_hints(self) -> None:
-        """Show the keys that fit the moment."""
+        """Show the keys that apply now."""
         conversation = self.conversation
         if self.focused is self.chat_list:
             hints = key_hints.CHAT_LIST
@@ -270,7 +270,7 @@ class ChatScreen(Screen[None]):
     def _learning_changed(self, event: LearningChanged) -> None:
         if event.error is not None:
             self.conversation.show_error(event.error)
-        elif not isinstance(event.progress, LearningWaits):  # that is read below
+        elif not isinstance(event.progress, LearningWaits):  # shown by `_statistics_changed`
             progress = event.progress
             self.conversation.topbar.learning = phrases.learning(progress)
             share = progress.share if isinstance(progress, LearningProgress) else None
@@ -323,5 +323,5 @@ class ChatScreen(Screen[None]):
             panel.detailed = not panel.detailed
 
     def show_statistics(self) -> None:
-        """Show what is on disk of all answers, over weeks."""
+        """Show the statistics of all stored answers, over weeks."""
         self.app.push_screen(StatisticsScreen(report_reader(self._history, self._locations)))

@@ -1,8 +1,7 @@
-"""The terminal that the interface runs in: its title, its notifications, and lending it.
+"""The terminal around the interface: its title, notifications, and suspending for other programs.
 
-Terminals ignore escape sequences that they do not know. tmux shows the title itself, and passes the
-others on only if they are wrapped (tmux(1), allow-passthrough). Titles come from models and are
-sanitised here. `run_in_terminal` is the only place that suspends the interface.
+Terminals ignore escape sequences that they do not know. tmux handles the title itself, and passes
+other sequences on only if they are wrapped (tmux(1), allow-passthrough).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ KEEP_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"
 
 
 def for_terminal(sequence: str, environment: Mapping[str, str]) -> str:
-    """`sequence`; in tmux, wrapped so that it is passed on."""
+    """`sequence`, wrapped in tmux so that it is passed on."""
     if not environment.get("TMUX"):
         return sequence
     doubled = sequence.replace("\x1b", "\x1b\x1b")
@@ -43,18 +42,18 @@ def for_terminal(sequence: str, environment: Mapping[str, str]) -> str:
 
 
 def title_sequence(chat: str, *, private: bool) -> str:
-    """Sets the terminal's title to that of a chat; others may see it, so not of a private one."""
+    """Sets the terminal's title to the chat's, except of a private one: others may see it."""
     title = PRIVATE_TITLE if private else one_line(chat, MAX_TITLE)
     return f"\x1b]2;{title} · {NAME}\a" if title else f"\x1b]2;{NAME}\a"
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerNotice:
-    """How to notify the user of an answer that ends while they are elsewhere.
+    """How to notify the user of an answer that ends while another window has the focus.
 
     Attributes:
         kind: one of `app.config.NOTIFICATIONS`.
-        after: shortest such answer, in seconds.
+        after: minimum duration of an answer to notify of, in seconds.
     """
 
     kind: str = NOTIFY_OFF
@@ -78,24 +77,24 @@ class AnswerNotice:
 
 
 class AltEnter(StrEnum):
-    """The key that Textual reads as Enter where a terminal has no newer protocol for keys."""
+    """The key that Textual reports as Enter without a modern keyboard protocol."""
 
     KEY = "alt+enter"
 
 
 def recognise_alt_enter() -> None:
-    """Have Textual read Escape and a carriage return, sent together, as Alt+Enter.
+    """Make Textual read Escape and a carriage return in one go as Alt+Enter.
 
-    Otherwise whoever wants a new line sends half of a message.
+    Otherwise Alt+Enter sends an unfinished message instead of adding a line.
     """
     cast("dict[str, object]", ANSI_SEQUENCES_KEYS)["\x1b\r"] = (AltEnter.KEY,)
 
 
 def restore_only_after_stop(driver: object) -> None:
-    """Have SIGCONT restore the screen only if the program was stopped.
+    """Make SIGCONT restore the screen only if the program was stopped.
 
-    It also follows the SIGHUP of a closed terminal. Textual would set the screen up a second time,
-    with a second thread that reads keys.
+    SIGCONT also follows the SIGHUP of a closed terminal, where Textual would start the driver a
+    second time, with a second thread that reads keys.
     """
     if sys.platform == "win32" or not hasattr(driver, "_must_signal_resume"):
         return
@@ -111,12 +110,12 @@ def restore_only_after_stop(driver: object) -> None:
 def run_in_terminal(
     app: App[object], command: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> int:
-    """Suspend the interface, leave the terminal to `command`, and come back when it has ended.
+    """Suspend the interface, run `command` in the terminal, and resume when it has ended.
 
     Returns its exit code; negative if a signal ended it.
 
     Args:
-        environment: of the command; None for this process's.
+        environment: environment of the command; None for this process's.
 
     Raises:
         InputError: the terminal cannot be suspended, or the command cannot be started.
@@ -124,7 +123,7 @@ def run_in_terminal(
     failure: OSError | None = None
     code = 0
     try:
-        # Textual does not come back from an error in this block: none may leave it.
+        # Textual does not resume after an exception in this block.
         with app.suspend(), _lent():
             try:
                 code = subprocess.run(command, check=False, env=environment).returncode
@@ -139,10 +138,8 @@ def run_in_terminal(
 
 @contextmanager
 def _lent() -> Iterator[None]:
-    """Ctrl-C is for the program that has the terminal; the terminal's modes are restored after it.
-
-    A program that is killed leaves the modes as it needed them.
-    """
+    """Leave Ctrl-C to the program in the terminal, and restore the terminal's modes after it, since
+    a program that is killed does not."""
     keys = {signal.SIGINT} if sys.platform == "win32" else {signal.SIGINT, signal.SIGQUIT}
     # A handler, unlike SIG_IGN, is not inherited.
     handlers = {key: signal.signal(key, lambda *_: None) for key in keys}
@@ -167,9 +164,9 @@ def _modes_restored() -> Iterator[None]:
 
 
 def ending(code: int) -> str:
-    """How a program ended, by its exit code: `ended with exit code 3`, `was ended by SIGTERM`.
+    """How a program ended: `ended with exit code 3`, `was ended by SIGTERM`.
 
-    A shell script ends with 128 and the number of the signal that ended its last program.
+    A shell returns 128 plus the signal's number if a signal ended its last program.
     """
     number = -code if code < 0 else code - 128
     names = {one.value: one.name for one in signal.Signals}
@@ -177,7 +174,7 @@ def ending(code: int) -> str:
 
 
 def is_terminal_gone() -> bool:
-    """Whether the window that the interface was in was closed, or its connection lost."""
+    """Whether the terminal window was closed, or the connection to it lost."""
     try:
         os.get_terminal_size(sys.__stdin__.fileno() if sys.__stdin__ else 0)
     except OSError as error:

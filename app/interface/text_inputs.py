@@ -1,8 +1,8 @@
-"""The text boxes: no blinking cursor, Tab moves on, and keys typed quickly keep their order.
+"""Text boxes without a blinking cursor, in which fast typing keeps its order.
 
-A box of several lines lays each line out anew for every key. So of a long text it shows the
-beginning and the end, and between them one character that stands for the rest: it is deleted and
-undone as one, and whoever reads the box's text gets all of it.
+Textual's text area lays out all lines again for every key. So a long pasted text is shown as its
+beginning and end around one placeholder character, which is deleted and undone as a unit. The box's
+`text` is complete.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from app.sanitise import clean
 
 
 def writes_text(event: events.Key) -> bool:
-    """Whether a key types its character: `alt+y` carries a y, but does not type it."""
+    """Whether a key types its character, as `y` does and `alt+y` does not."""
     return not event.key.startswith(("alt+", "ctrl+", "super+", "meta+", "hyper+"))
 
 
 def types_into(focused: Widget | None, event: events.Event) -> bool:
-    """Whether `event` types text that `focused`, which is no text box, does nothing with."""
+    """Whether `event` types text, and `focused`, which is not a text box, has no binding for it."""
     if isinstance(event, events.Paste):
         return True
     if not isinstance(event, events.Key) or not event.is_printable or not writes_text(event):
@@ -34,18 +34,18 @@ def types_into(focused: Widget | None, event: events.Event) -> bool:
 
 
 def _bound(widget: Widget) -> Mapping[str, Sequence[Binding]]:
-    """What `widget` itself binds to keys, with the person's own keys."""
+    """The widget's own bindings by key, with the user's keymap applied."""
     bindings = widget._bindings.copy()
     bindings.apply_keymap(widget.app._keymap)
     return bindings.key_to_bindings
 
 
 def as_pressed(early: Iterable[events.Event]) -> Iterator[events.Event]:
-    """The keys that were pressed before the program read any.
+    """Correct the keys that were pressed before the program read any.
 
-    Before the program puts the terminal into raw mode, the terminal turns Enter into a newline,
-    which is Ctrl+J. And what Textual reads in one go has no pauses, by which it tells Alt from Esc:
-    of Alt and a letter it makes a circumflex and the letter.
+    Until the terminal is in raw mode, it turns Enter into a newline, which is Ctrl+J. And Textual,
+    which tells Alt from Esc by the pause after it, reads Alt and a letter that arrive in one go as
+    a circumflex and the letter.
     """
     circumflex: events.Event | None = None
     for event in early:
@@ -62,11 +62,11 @@ def as_pressed(early: Iterable[events.Event]) -> Iterator[events.Event]:
 
 
 async def run_bindings_in_order(box: Widget, event: events.Key) -> None:
-    """Run what `box` binds to a key at once, between the characters typed before and after it.
+    """Run a binding of `box` at once, in order with the characters typed before and after it.
 
-    Textual lets the key bubble up to the application, so that characters typed later overtake it;
-    a binding with priority overtakes characters typed earlier. Keys with Alt are left to the
-    bindings: terminals report their letter too.
+    Textual lets the key bubble up to the application, where characters typed later overtake it; a
+    binding with priority overtakes characters typed earlier. Alt with a letter must not type the
+    letter, which terminals report too.
     """
     if not writes_text(event):
         event.prevent_default()
@@ -77,7 +77,7 @@ async def run_bindings_in_order(box: Widget, event: events.Key) -> None:
 
 
 MAX_PASTED_CHARACTERS = 4096
-"""Into a box of one line, which holds paths, names and words to search for."""
+"""Maximum for a box of one line, which holds paths, names and search words."""
 
 
 class LineInput(Input):
@@ -93,21 +93,21 @@ class LineInput(Input):
         await run_bindings_in_order(self, event)
 
     def _on_paste(self, event: events.Paste) -> None:
-        """Sanitise it, and take its beginning."""
+        """Sanitise and truncate the text."""
         event.text = clean(event.text[:MAX_PASTED_CHARACTERS])
 
 
 MAX_SHOWN_CHARACTERS = 20_000
-"""In a box; more would make every key slow."""
+"""Maximum in a box; more would make every key slow."""
 ENDS_SHOWN = 200
-"""Characters shown of each end of a longer text."""
+"""Characters shown at each end of a longer text."""
 FOLDED = "▤"
-"""How what is not shown looks."""
+"""Shown in place of folded text."""
 FOLDED_NOTICE = (
     f"{{count:,}} characters pasted. {FOLDED} stands for those that are not shown; all are sent."
 )
 _MARKS = range(0xF0000, 0xFFFFE)
-"""Private characters: each stands for one text in one box."""
+"""Private-use characters, each of which stands for one folded text in one box."""
 
 
 class TextInput(TextArea):
@@ -127,7 +127,7 @@ class TextInput(TextArea):
 
     @property
     def text(self) -> str:
-        """The whole text, with what is not shown."""
+        """The whole text, folded parts included."""
         return self._unfolded(self.document.text)
 
     @text.setter
@@ -136,17 +136,17 @@ class TextInput(TextArea):
         self.load_text(self._shortened(value, MAX_SHOWN_CHARACTERS))
 
     def get_text_range(self, start: Location, end: Location) -> str:
-        """The text between two places, with what is not shown."""
+        """The text between two places, folded parts included."""
         return self._unfolded(super().get_text_range(start, end))
 
     def get_line(self, line_index: int) -> Text:
-        """A line as it is drawn."""
+        """A line as drawn."""
         line = super().get_line(line_index)
         line.plain = line.plain.translate(dict.fromkeys(map(ord, self._folded), FOLDED))
         return line
 
     def write(self, text: str) -> None:
-        """Replace the text; the cursor goes to its end."""
+        """Replace the text, and move the cursor to its end."""
         self.text = clean(text)
         self.move_cursor(self.document.end)
 
@@ -154,7 +154,7 @@ class TextInput(TextArea):
         await run_bindings_in_order(self, event)
 
     async def _on_paste(self, event: events.Paste) -> None:
-        """Sanitise it; terminals send line ends as carriage returns."""
+        """Sanitise the text, in which terminals send line ends as carriage returns."""
         pasted = clean(event.text)
         room = MAX_SHOWN_CHARACTERS - len(self.document.text)
         event.text = self._shortened(pasted, max(room, 3 * ENDS_SHOWN))
@@ -162,7 +162,7 @@ class TextInput(TextArea):
             self.notify(FOLDED_NOTICE.format(count=len(pasted)), markup=False, timeout=8)
 
     def _shortened(self, text: str, room: int) -> str:
-        """`text`, or its ends around a mark if it has more than `room` characters."""
+        """`text`, folded to its ends if it has more than `room` characters."""
         if len(text) <= room:
             return text
         known = text + self.text

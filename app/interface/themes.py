@@ -1,6 +1,6 @@
 """The two themes, their additional colour variables, and styles from component classes.
 
-The colours of component classes (`OWNER--KIND`) are set in `.tcss` files.
+`.tcss` files set the colours of component classes (`OWNER--KIND`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from textual.widget import Widget
 from app.interface.panel.drawing import PanelStyles
 
 MUTED_SHARE = 0.6
-"""Of black or white in Textual's muted text."""
+"""Share of black or white in Textual's muted text colour."""
 MUTED_FOREGROUND = 0.75
-"""Of the foreground in ours."""
+"""Share of the foreground in ours."""
 
 KINDS = ("dim", "faint", "accent", "warning")
 """The styles of `PanelStyles`, in its order."""
@@ -36,7 +36,7 @@ def panel_styles(
 
 
 def component_color(widget: Widget, component: str) -> Style:
-    """The foreground colour of a component class; the background is the line's."""
+    """The foreground colour of a component class, without its background."""
     return Style(color=widget.get_component_rich_style(component).color)
 
 
@@ -100,9 +100,9 @@ THEMES = (DARK, LIGHT)
 
 
 def muted_variables(theme: Theme) -> dict[str, str]:
-    """A muted colour for themes in which Textual's own would stand out more than the text.
+    """A muted text colour for themes in which Textual's would stand out more than normal text.
 
-    Textual mixes it from black or white, whatever the theme's foreground is.
+    Textual mixes it from black or white, regardless of the theme's foreground.
     """
     if theme.foreground is None or theme.background is None:
         return {}
@@ -120,5 +120,5 @@ def _contrast(color: Color, background: Color) -> float:
 
 
 def theme_variables(*, dark: bool) -> dict[str, str]:
-    """The additional variables, for themes that do not set them."""
+    """Defaults of the additional variables, for other themes."""
     return (DARK if dark else LIGHT).variables

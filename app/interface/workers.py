@@ -1,7 +1,7 @@
-"""Starts coroutines beside the interface, as workers of a widget.
+"""Starts coroutines as workers of a widget.
 
-A coroutine is made by the worker that awaits it: one that is cancelled before its first step, by
-the next of its group or by the end of the program, leaves none behind that was never awaited.
+The worker itself creates the coroutine, so that one that is cancelled before its first step leaves
+no coroutine that was never awaited, which Python warns about.
 """
 
 from __future__ import annotations
@@ -24,10 +24,6 @@ def start_worker(
     group: str = "default",
     exclusive: bool = False,
 ) -> Worker[Result]:
-    """Run `function` with `arguments`; it is cancelled when `node` is removed.
-
-    Args:
-        exclusive: whether it cancels the others of its `group`.
-    """
+    """Run `function` with `arguments` until `node` is removed; `exclusive` cancels its `group`."""
     work: WorkType[Result] = partial(function, *arguments)
     return node.run_worker(work, group=group, exclusive=exclusive)

@@ -1,7 +1,7 @@
-"""What dialogs are made of: one-line questions, and a list whose keys work while a box has focus.
+"""The basic dialogs: a line of text, a confirmation, and a list whose keys work while a box has
+the focus.
 
-`InputDialog` asks for a text, `Confirm` for yes or no. `ListDialog` owns the keys of its list; what
-is listed is up to the subclass. `notify_error` is how every part of the interface shows an error.
+`notify_error` is how every part of the interface shows an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from datastores.errors import SpecchatError
 
 MAX_ERROR_CHARS = 400
 ERROR_S = 15
-"""How long an error is shown, in seconds: it also says what to do."""
+"""Seconds that an error is shown: long enough to read what to do."""
 
 
 class InputDialog(ModalScreen[str | None]):
@@ -37,7 +37,7 @@ class InputDialog(ModalScreen[str | None]):
     def __init__(
         self, question: str, text: str = "", *, action: str = "Save", cancel: str = "Cancel"
     ) -> None:
-        """`action` is what Enter does, `cancel` what Esc does, as verbs."""
+        """`action` and `cancel` are verbs for what Enter and Esc do."""
         super().__init__()
         self._question = question
         self._text = one_line(text)
@@ -58,7 +58,7 @@ class InputDialog(ModalScreen[str | None]):
 
 
 class Confirm(ModalScreen[bool | None]):
-    """Asks before something that cannot be undone; only `y` agrees."""
+    """Asks before something that cannot be undone; only `y` confirms."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "dismiss(True)", "Yes", id="sure.yes"),
@@ -66,7 +66,7 @@ class Confirm(ModalScreen[bool | None]):
     ]
 
     def __init__(self, question: str, action: str) -> None:
-        """`action` is what `y` does, as a verb."""
+        """`action` is a verb for what `y` does."""
         super().__init__()
         self._question = one_line(question)
         self._action = action
@@ -80,7 +80,7 @@ class Confirm(ModalScreen[bool | None]):
 
 
 def list_bindings(scope: str, up: str = "cursor_up", down: str = "cursor_down") -> list[Binding]:
-    """The keys that move a list; `up` and `down` are the list's actions for one line."""
+    """Bindings that move a list; `up` and `down` are the list's actions for one line."""
     return [
         Binding("up", f"list({up!r})", "Up", id=f"{scope}.up"),
         Binding("down", f"list({down!r})", "Down", id=f"{scope}.down"),
@@ -90,7 +90,7 @@ def list_bindings(scope: str, up: str = "cursor_up", down: str = "cursor_down") 
 
 
 class ListDialog(ModalScreen[ScreenResultType], Generic[ScreenResultType]):
-    """Passes the keys of `list_bindings` on to its list."""
+    """A dialog that forwards the keys of `list_bindings` to its list."""
 
     @property
     def list_widget(self) -> Widget:
@@ -112,7 +112,7 @@ def notify_error(widget: Widget, problem: SpecchatError | str) -> None:
 
 
 def as_sentence(error: str, limit: int) -> str:
-    """An error's message, which follows `specchat: ` on the command line, by itself on one line."""
+    """An error's message on one line, capitalised: on the command line it follows `specchat: `."""
     line = one_line(error, limit)
     first = line.partition(" ")[0]
     return line[0].upper() + line[1:] if first.isalpha() else line  # a path or a name stays

@@ -1,9 +1,7 @@
 """The settings of one chat: its system prompt, its sampling settings, where answers end.
 
-`ChatSettings` opens the form and stores what it returns; an unstored chat gets its settings with
-its first question. `ChatSettingsForm` owns what was typed until it is kept, and opens the presets;
-`SettingField` shows an invalid value's error beside it. `app.chat_settings` knows what is
-valid.
+`ChatSettings` opens `ChatSettingsForm` and stores what it returns; an unstored chat gets its
+settings with its first question.
 """
 
 from __future__ import annotations
@@ -47,16 +45,12 @@ from datastores.errors import InputError, SpecchatError
 from engines.sampler import Sampling
 
 MIN_COLUMNS_HINTS = 60
-"""Columns of the screen from which there is room for the hints."""
+"""With fewer columns there is no room for the hints."""
 
 
 class SettingField(Horizontal):
-    """One setting: its name, a box for its value, a hint. An empty box means the default.
-
-    Attributes:
-        setting: the name of the setting.
-        error: what is wrong with the value in the box; empty if it is valid.
-    """
+    """One setting: its name, a box for its value, and a hint or an error. An empty box means the
+    default."""
 
     def __init__(self, setting: str, default: str, hint: str) -> None:
         super().__init__()
@@ -78,18 +72,18 @@ class SettingField(Horizontal):
         """The typed value; None for an empty box.
 
         Raises:
-            InputError: it is not valid.
+            InputError: the value is not valid.
         """
         typed = self.box.value.strip()
         return parse_setting(self.setting, typed) if typed else None
 
     def show(self, value: object) -> None:
-        """Put a stored value into the box; None: the default."""
+        """Put a stored value into the box; None for the default."""
         self.box.value = "" if value is None else format_setting(value)
 
     @on(Input.Changed)
     def check(self) -> None:
-        """Show the error of the value, or else the hint."""
+        """Show the value's error, or else the hint."""
         try:
             self.value()
             self.error = ""
@@ -117,7 +111,7 @@ class ChatSettings:
             self._conversation.show_error(error)
 
     def set_system(self, prompt: str) -> None:
-        """Give the open chat this system prompt."""
+        """Set the system prompt of the open chat."""
         chat = self._conversation.chat
         try:
             self._keep(chat, replace(self._current(chat), system=prompt))
@@ -141,7 +135,7 @@ class ChatSettings:
         return ChatTuning(stored.system, stored.sampling, stored.docs)
 
     def _defaults(self) -> Sampling:
-        """The settings of a chat without its own."""
+        """The sampling settings of a chat without its own."""
         model = self._conversation.model_thread.model
         if model is None or model.engine is None:
             return load_config(self._locations.settings).sampling
@@ -184,8 +178,6 @@ SETTING_HINTS: Mapping[str, str] = {
     MAX_TOKENS: "longest answer",
     STOP: r'end before these: END "two words" "\n\n"',
 }
-"""By setting, what it is for."""
-
 DOCS_HINT = "answer from your imports: once, iterative, knn = in their words, off"
 
 KEY_HINT = (
@@ -195,7 +187,7 @@ SYSTEM_PROMPT_LABEL = "System prompt (empty = model default)"
 
 
 class ChatSettingsForm(ModalScreen[ChatTuning | None]):
-    """Closes with the settings to keep, or None."""
+    """The form; closes with the settings to keep, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "keep", "Save settings", id="form.keep"),
@@ -219,7 +211,7 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
         presets: Presets,
         history_thread: HistoryThread,
     ) -> None:
-        """Defaults apply to empty fields; presets are saved and deleted on `history_thread`."""
+        """`defaults` apply to empty fields; presets are saved and deleted on `history_thread`."""
         super().__init__()
         self._tuning = tuning
         self._defaults = defaults
@@ -293,7 +285,7 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
             self.dismiss(tuning)
 
     def action_close(self) -> None:
-        """Close; ask first if something was changed."""
+        """Close, after a confirmation if something was changed."""
         if not any(line.error for line in self._fields) and self._typed_settings() == self._tuning:
             self.dismiss(None)
         else:
@@ -319,7 +311,7 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
             )
 
     def _name_preset(self, name: str | None, tuning: ChatTuning) -> None:
-        """Save under `name`; ask first if a preset has this name."""
+        """Save as `name`, after a confirmation if a preset has this name."""
         if not name or not name.strip():
             return
         if " ".join(name.split()) in [preset.name for preset in self._presets.all()]:

@@ -1,7 +1,6 @@
-"""The citations of an answer: a dialog that shows the cited passages and opens their files.
+"""The dialog that shows the cited passages of an answer and opens their files.
 
-Owns the list and the text below it. `app.conversation.citations` looks the passages up,
-`app.interface.editor` opens files. Texts and paths come from files: hostile until sanitised.
+Texts and paths come from files and are untrusted until sanitised.
 """
 
 from __future__ import annotations
@@ -103,7 +102,7 @@ class CitedPassages(ListDialog[None]):
         return Text(f"[{index + 1}] {tilde_path(self._citations[index].place)}")
 
     def _lines(self, cited: CitedText) -> Iterator[Text]:
-        """The passage below its headings, each line with its number."""
+        """The passage with line numbers, below its heading."""
         dim, warning = (component_color(self, f"cited--{kind}") for kind in ("dim", "warning"))
         if cited.chunk is None or cited.changed:
             yield Text(GONE if cited.chunk is None else CHANGED, warning)
@@ -118,7 +117,7 @@ class CitedPassages(ListDialog[None]):
 
     @on(OptionList.OptionSelected)
     def action_open(self) -> None:
-        """Open the file of the highlighted passage in the person's editor."""
+        """Open the file of the highlighted passage in the user's editor."""
         cited = self._cited
         if cited is None or cited.chunk is None:
             return
@@ -129,7 +128,7 @@ class CitedPassages(ListDialog[None]):
 
 
 def _numbered(chunk: Chunk, dim: Style) -> Iterator[Text]:
-    """The chunk's lines, with their numbers as wide as the last one."""
+    """The chunk's lines with their numbers."""
     width = len(str(chunk.last_line))
     for number, line in enumerate(chunk.content.split("\n"), start=chunk.first_line):
         yield Text.assemble((f"{number:>{width}}  ", dim), clean(line))

@@ -1,4 +1,4 @@
-"""The list of presets: one is loaded, or deleted. `datastores.chats.presets` stores them."""
+"""The list of presets, to load or delete one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_PRESETS = "No presets. Press {form.save} in the chat settings to save one."
 
 
 class PresetList(ListDialog[Preset | None]):
-    """All presets by name; closes with one, or None."""
+    """Lists all presets by name; closes with one, or None."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"presets--dim"}
 
@@ -64,7 +64,7 @@ class PresetList(ListDialog[Preset | None]):
         )
 
     def _line(self, preset: Preset) -> Text:
-        """The name and, dimmed, what it sets."""
+        """The name and, dimmed, its settings."""
         settings = [f"{name} {value}" for name, value in preset.sampling.items()]
         said = one_line(", ".join([*settings, *filter(None, [preset.system])]), 120)
         dim = component_color(self, "presets--dim")

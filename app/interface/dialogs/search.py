@@ -1,14 +1,8 @@
-"""The search dialog: finds chats by words in titles and messages, while they are typed.
-
-`ChatSearch` owns the box and the list of hits; `datastores.chats.search` finds them, and the chat
-screen opens the chosen one. `SearchConnection` runs one search at a time, in a thread, over one
-connection: opening one checks the whole file, which takes longer than a search.
-"""
+"""The search dialog: finds chats by words in titles and messages as they are typed."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from datetime import datetime
 from threading import Lock
 from typing import ClassVar
@@ -35,7 +29,10 @@ from engines.chat_template.reasoning import without_marks
 
 
 class SearchConnection:
-    """One search at a time, from any thread; opened by the first one."""
+    """Runs one search at a time, from any thread, over one connection.
+
+    Opening a connection checks the whole file, which takes longer than a search.
+    """
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -57,7 +54,7 @@ class SearchConnection:
             return search(self._connection, typed, readable=without_marks)
 
     def close(self) -> None:
-        """Close the connection, after the current search."""
+        """Close the connection after the current search."""
         with self._lock:
             self._closed = True
             if self._connection is not None:
@@ -69,7 +66,7 @@ NOTHING_FOUND = "No match."
 
 
 class ChatSearch(ListDialog[Hit | None]):
-    """Closes with the hit to open, or None.
+    """The dialog; closes with the hit to open, or None.
 
     Attributes:
         found_for: the words of the hits shown; a newer search may be running.
@@ -98,7 +95,7 @@ class ChatSearch(ListDialog[Hit | None]):
         yield frame
 
     def on_mount(self) -> None:
-        # Opens the connection before something is typed.
+        # Open the connection before something is typed.
         self._search("")
 
     @on(Input.Changed)
@@ -124,7 +121,7 @@ class ChatSearch(ListDialog[Hit | None]):
         self._hits, self.found_for = hits, typed
         listed = self.query_one(OptionList)
         listed.clear_options()
-        listed.add_options(self._lines(hits))
+        listed.add_options([self._line(hit) for hit in hits])
         listed.highlighted = 0 if hits else None
         frame = self.query_one(Vertical)
         frame.border_subtitle = (
@@ -134,11 +131,8 @@ class ChatSearch(ListDialog[Hit | None]):
             self._opens = False
             self._open_chosen()
 
-    def _lines(self, hits: Iterable[Hit]) -> list[Text]:
-        return [self._line(hit) for hit in hits]
-
     def _line(self, hit: Hit) -> Text:
-        """The chat's title and, below it, the words around what was found in a message."""
+        """The chat's title and, for a message, the excerpt below it."""
         dim = self._style("chat-search--dim")
         when = age(datetime.fromtimestamp(hit.created), datetime.now())
         excerpt = Text()
@@ -156,7 +150,7 @@ class ChatSearch(ListDialog[Hit | None]):
 
     @on(Input.Submitted)
     def _enter(self, event: Input.Submitted) -> None:
-        """Open the chosen hit, as soon as the hits are those of the typed words."""
+        """Open the chosen hit as soon as the hits match the typed words."""
         self._opens = event.value != self.found_for
         if not self._opens:
             self._open_chosen()
