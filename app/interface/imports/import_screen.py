@@ -1,7 +1,7 @@
 """The import screen: a box for paths, the progress of the import, and what was skipped.
 
-Owns its widgets and keys. The import belongs to `tasks.py` and continues when the screen is
-closed. Paths are completed in a thread: a folder on a sleeping disk takes seconds to read.
+The import continues when the screen is closed. Paths are completed in a thread, since a folder on a
+sleeping disk takes seconds to read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KEYS = (
 )
 RUNNING = "{importing.stop} Stop · {importing.close} Run in background"
 MAX_NAME_LINES = 3
-"""Lines of possible completions."""
+"""Maximum lines of possible completions."""
 
 
 class ImportScreen(ListDialog[None]):
@@ -52,7 +52,7 @@ class ImportScreen(ListDialog[None]):
     def __init__(
         self, import_task: ImportTask, deletion_task: DeletionTask, typed: str | None = None
     ) -> None:
-        """`typed` is the initial text of the box; None: what was imported last."""
+        """`typed` is the initial text of the box, by default what was imported last."""
         super().__init__()
         self._import_task = import_task
         self._deletion_task = deletion_task
@@ -89,13 +89,13 @@ class ImportScreen(ListDialog[None]):
     def redraw(self) -> None:
         """Show the state of the import."""
         state = self._import_task.state
-        if not self.query(".-state"):  # there is none left at shutdown
+        if not self.query(".-state"):  # removed at shutdown
             return
         status, styles = self.query_one(".-state", Static), panel_styles(self, "imports")
         status.update(Text("\n").join(status_lines(state, status.content_size.width, styles)))
         if self.box.display == state.running:
             self.box.display = not state.running
-            self.box.select_on_focus = not state.error  # a wrong path is corrected, not replaced
+            self.box.select_on_focus = not state.error  # a wrong path is edited, not replaced
             self._show_completions(PathCompletion("", ()))
             self.set_focus(None if state.running else self.box)
         frame = self.query_one(Vertical)
@@ -104,7 +104,7 @@ class ImportScreen(ListDialog[None]):
         self._list_skipped()
 
     def _list_skipped(self) -> None:
-        """List what was skipped or removed, once the import has ended."""
+        """List skipped files and removed secrets once the import has ended."""
         state, log = self._import_task.state, self.list_widget
         names = 0 if state.running else sum(state.report.counts.values()) + state.report.redacted
         self.query_one(Vertical).set_class(names > 0, "-tall")
@@ -132,7 +132,7 @@ class ImportScreen(ListDialog[None]):
         shown.display = bool(lines)
 
     def action_complete(self) -> None:
-        """Complete the path, in order with the keys typed before and after Tab."""
+        """Complete the path, in order with keys typed before and after Tab."""
         self.box.call_later(self._complete)
 
     async def _complete(self) -> None:
@@ -153,7 +153,7 @@ class ImportScreen(ListDialog[None]):
         self.app.push_screen(ImportsScreen(self._import_task, self._deletion_task), self._type_path)
 
     def _type_path(self, path: str | None) -> None:
-        """Put the path of an import into the box, to be imported again."""
+        """Put the path of an import into the box, to import it again."""
         self.query_one(Vertical).display = True
         self.redraw()
         if path is not None:

@@ -1,8 +1,4 @@
-"""The list of imports: each can be imported again or deleted.
-
-Owns the list and its keys. `app.importing.session` says what is known of an import,
-`tasks.py` removes one from every store.
-"""
+"""The list of imports, each of which can be imported again, watched or deleted."""
 
 from __future__ import annotations
 
@@ -42,10 +38,7 @@ AT_ONCE = "Another removal is running. Try again in a moment."
 
 
 class ImportsScreen(ListDialog[str | None]):
-    """Lists what was imported; closes with a path to import again, or None.
-
-    The path is empty where the person still has to type it.
-    """
+    """Lists the imports; closes with a path to import again, an empty one to type it, or None."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"imports--dim", "imports--warning"}
 
@@ -112,7 +105,7 @@ class ImportsScreen(ListDialog[str | None]):
         self.list_widget.highlighted = min(row, len(self._imports) - 1) if self._imports else None
 
     def _prompt(self, listed: ListedImport) -> Text:
-        """First line: the path and when it was imported; second line: what is in it."""
+        """The path and the time of the import, and a second line with its contents."""
         dim, warning = (component_color(self, f"imports--{kind}") for kind in ("dim", "warning"))
         width = max(20, self.list_widget.scrollable_content_region.width - 2)
         when = (
@@ -138,9 +131,9 @@ class ImportsScreen(ListDialog[str | None]):
 
     @work
     async def action_watch(self) -> None:
-        """Follow the changes of the highlighted import from now on, or no longer.
+        """Start or stop watching the highlighted import.
 
-        One change at a time: each looks at what the one before has stored.
+        One change at a time, since each depends on what the one before has stored.
         """
         if self._highlighted is None:
             return
@@ -154,7 +147,7 @@ class ImportsScreen(ListDialog[str | None]):
             await self._read_imports()
 
     def action_forget(self) -> None:
-        """Delete the highlighted import, if the person confirms it."""
+        """Delete the highlighted import, after a confirmation."""
         if self._highlighted is None:
             return
         stored = self._highlighted.stored

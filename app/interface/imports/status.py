@@ -1,7 +1,6 @@
-"""The state of an import, and the words that describe it on the screen.
+"""The state of an import, and the texts that describe it on the screen.
 
-Owns `ImportState`, which follows the events of an import. The rest are pure functions over it.
-Names and reasons come from files: they are sanitised here, once.
+Names and reasons come from files, and are sanitised here.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ STOPPED = "Stopped. What was imported is kept. Enter resumes."
 USES = "Used for drafts, and for answers where relevant."
 SEPARATOR = " · "
 MAX_REASONS = 6
-"""Skip reasons listed while an import runs, most frequent first."""
+"""Maximum skip reasons listed while an import runs, most frequent first."""
 MAX_NAME_CHARS = 400
 MAX_ERROR_CHARS = 800
 
@@ -46,17 +45,16 @@ class ImportState:
     """The state of an import.
 
     Attributes:
-        typed: what the person typed; empty before the first import.
-        removed: the path that was deleted since the last import; empty for none.
-        running: whether the import is still running.
+        typed: the typed paths; empty before the first import.
+        removed: path that was deleted since the last import, or empty.
         found: files found so far, while folders are searched.
-        progress: how far reading has come; None before it begins.
-        report: the final report or, while the import runs, what was skipped so far.
+        progress: None before reading begins.
+        report: the final report, or what was skipped so far.
         completed: whether the import ran to its end.
-        error: why nothing was imported, or why the import broke off; empty otherwise.
+        error: why the import failed, or empty.
         indexing: the indexer's progress; None while it is idle.
         indexed_tokens: tokens indexed for drafting since the import began.
-        indexer_error: why indexing failed; empty otherwise.
+        indexer_error: why indexing failed, or empty.
     """
 
     typed: str = ""
@@ -81,13 +79,13 @@ class ImportState:
             case SkippedFile(name, reason):
                 self.report.skipped.setdefault(reason, []).append(name)
             case ImportFinished(report):
-                # A damaged library is reported before counting begins: the final report lacks it.
+                # The final report lacks a damaged library, which is reported before it begins.
                 skipped = {**self.report.skipped, **report.skipped}
                 self.report, self.completed = replace(report, skipped=skipped), True
 
 
 def topbar_note(state: ImportState) -> str:
-    """The import's note in the top bar; empty while nothing is going on."""
+    """The import's note in the top bar; empty while nothing runs."""
     if state.running:
         progress = state.progress
         return f"importing {percent(fraction_read(progress))}" if progress else "importing"
@@ -117,8 +115,8 @@ def status_lines(state: ImportState, width: int, styles: PanelStyles) -> list[Te
 
 
 def detail_lines(report: ImportReport) -> Iterator[str]:
-    """The files that secrets were removed from, by kind; then everything that was skipped, by
-    reason, the most frequent first."""
+    """Files that secrets were removed from, by kind, then skipped files, by frequency of the
+    reason."""
     for kind, names in report.secrets.items():
         yield f"removed {counted(len(names), kind)}"
         yield from (f"    {one_line(name, MAX_NAME_CHARS)}" for name in dict.fromkeys(names))
@@ -189,7 +187,7 @@ def _outcome(state: ImportState, styles: PanelStyles) -> Text:
 
 
 def _drafting_status(state: ImportState) -> str:
-    """Whether answers are already drafted from the imported texts."""
+    """Whether the imported texts are indexed for drafting."""
     if state.indexing and state.indexing.imports:
         return f"{_indexing(state.indexing)}, {counted(state.indexing.tokens, 'token')} so far"
     if state.indexed_tokens:

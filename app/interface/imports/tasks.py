@@ -1,9 +1,6 @@
-"""The running import and the running deletion, whether or not a dialog shows them.
+"""The running import and the running deletion, one of each at a time, with or without a dialog.
 
-Owns the one import at a time, the note about it and its indexing in the top bar, and the one
-deletion at a time. Importing itself belongs to `app.importing`, indexing the imported texts to
-`app.indexing.indexer`; `app.runtime.deletion` knows what to remove from which store, which takes
-seconds where a lot is stored, so it runs in a thread.
+A deletion runs in a thread, since large stores take seconds.
 """
 
 from __future__ import annotations
@@ -32,10 +29,10 @@ from datastores.library.library import Library
 
 
 class ImportTask(BackgroundTask):
-    """Imports texts, and follows the indexer.
+    """Imports texts, and shows the progress of the indexer.
 
     Attributes:
-        state: of the running import, or of the last one.
+        state: state of the running or last import.
     """
 
     def __init__(self, conversation: Conversation, locations: Locations) -> None:
@@ -44,7 +41,7 @@ class ImportTask(BackgroundTask):
         self._locations = locations
 
     def begin(self, typed: str) -> None:
-        """Import the paths in `typed`, unless there is none or an import is running."""
+        """Import the paths in `typed`, unless there are none or an import is running."""
         paths = paths_of(typed)
         if paths and not self.state.running:
             self.state = ImportState(typed=typed, running=True, indexing=self.state.indexing)
@@ -52,21 +49,21 @@ class ImportTask(BackgroundTask):
             self._changed()
 
     async def watch(self, import_path: str, watched: bool) -> None:
-        """Follow the changes of an import from now on, or no longer.
+        """Start or stop watching an import.
 
         Raises:
-            StoreError: that cannot be stored.
+            StoreError: the setting cannot be stored.
         """
         await asyncio.to_thread(watch, self._locations.imported, import_path, watched)
 
     def import_removed(self, path: str) -> None:
-        """Show that `path` was deleted, in place of the last import's outcome."""
+        """Show that `path` was deleted instead of the outcome of the last import."""
         if not self.state.running:
             self.state = ImportState(removed=path, indexing=self.state.indexing)
             self._changed()
 
     def follow_indexer(self, update: IndexerChanged) -> None:
-        """Show the indexer's progress or error; an error that lasts is announced once."""
+        """Show the indexer's progress or error; a persistent error is announced once."""
         ended = self.state.indexing if update.progress is None else None
         if ended is not None and ended.imports:
             self.state.indexed_tokens += ended.tokens
@@ -93,7 +90,7 @@ class ImportTask(BackgroundTask):
             self._announce(state)
 
     def _changed(self) -> None:
-        for bar in self._conversation.query(TopBar):  # there is none left at shutdown
+        for bar in self._conversation.query(TopBar):  # removed at shutdown
             bar.background = topbar_note(self.state)
         self._notify_listener()
 
@@ -112,7 +109,7 @@ class DeletionTask(BackgroundTask):
     """Deletes one import at a time from every store.
 
     Attributes:
-        path: the import that is being deleted; empty while there is none.
+        path: the import that is being deleted, or empty.
     """
 
     def __init__(
@@ -121,7 +118,7 @@ class DeletionTask(BackgroundTask):
         locations: Locations,
         on_removed: Callable[[str], object],
     ) -> None:
-        """`on_removed` is called with the path of each import that was deleted."""
+        """`on_removed` is called with the path of each deleted import."""
         super().__init__(conversation)
         self._on_removed = on_removed
         self.path = ""
@@ -129,11 +126,10 @@ class DeletionTask(BackgroundTask):
 
     @property
     def running(self) -> bool:
-        """Whether an import is being deleted."""
         return bool(self.path)
 
     def imports(self) -> list[ListedImport]:
-        """All imports, with their tokens by the current model's tokenizer. Call it in a thread.
+        """All imports with their token counts for the current model. Call it in a thread.
 
         Raises:
             StoreError: a store cannot be opened.

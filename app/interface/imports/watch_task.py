@@ -1,7 +1,6 @@
-"""Follows watched imports while nobody asks anything, for as long as the interface runs.
+"""Checks watched imports for changes whenever no answer or other import is running.
 
-Owns when they are looked at, and what is announced. `app.importing.watch` knows what changed; files
-are read in the import's child process, deletions run in a thread.
+Files are read in the import's child process; deletions run in a thread.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
 
 BATTERY_FACTOR = 10
-"""On battery, this many times as long passes between two looks."""
+"""Factor on the interval between checks while on battery."""
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """One look at an import: its state and what to do, or why it is left alone."""
+class Check:
+    """The result of one check of an import: its state and changes, or the problem."""
 
     import_path: str
     state: FolderState | None = None
@@ -52,7 +51,7 @@ class Looked:
 
 
 class WatchTask(BackgroundTask):
-    """Imports what is new or changed in watched imports, and deletes what is gone."""
+    """Imports new and changed files of watched imports, and deletes removed ones."""
 
     def __init__(
         self,
@@ -69,35 +68,35 @@ class WatchTask(BackgroundTask):
         self._problems: dict[str, str] = {}
 
     def begin(self) -> None:
-        """Follow the imports from now on."""
+        """Start checking."""
         self._start(self._watch)
 
     async def _watch(self) -> None:
         pause = MIN_INTERVAL_S
         while True:
             await asyncio.sleep(pause)
-            pause = MIN_INTERVAL_S if self._is_busy() else await self._follow_all()
+            pause = MIN_INTERVAL_S if self._is_busy() else await self._check_all()
 
     def _is_busy(self) -> bool:
         answering = self._conversation.turn is not None
         return answering or self._import_task.state.running or self._deletion_task.running
 
-    async def _follow_all(self) -> float:
-        """Follow every watched import; returns the seconds until the next look."""
+    async def _check_all(self) -> float:
+        """Check every watched import; returns the seconds until the next check."""
         try:
             found, cost_s = await asyncio.to_thread(self._look_at_all)
         except SpecchatError as error:
             self._report("", str(error))
             return interval(0) * BATTERY_FACTOR
-        for looked in found:
-            self._report(looked.import_path, looked.problem)
-            # A question goes first; the next look finds the same again.
-            if looked.change is not None and not self._is_busy():
-                await self._follow(looked, looked.change)
+        for check in found:
+            self._report(check.import_path, check.problem)
+            # An answer has precedence; the next check finds the same change.
+            if check.change is not None and not self._is_busy():
+                await self._apply(check, check.change)
         return interval(cost_s) * (BATTERY_FACTOR if on_battery() else 1)
 
-    def _look_at_all(self) -> tuple[list[Looked], float]:
-        """Look at every watched import, in a thread; with the processor time it took."""
+    def _look_at_all(self) -> tuple[list[Check], float]:
+        """Check every watched import, in a thread; returns also the processor seconds it took."""
         imports, started = watched_imports(self._locations.imported), thread_time()
         if not imports:
             return [], 0.0
@@ -105,21 +104,21 @@ class WatchTask(BackgroundTask):
             found = [self._look(import_path, library.files(import_path)) for import_path in imports]
         return found, thread_time() - started
 
-    def _look(self, import_path: str, stored: set[str]) -> Looked:
+    def _look(self, import_path: str, stored: set[str]) -> Check:
         locations = self._locations
         own = (locations.data, locations.cache, locations.config)
         try:
             state = look(import_path, frozenset(path.resolve() for path in own))
             change = compare(import_path, self._states.get(import_path), state, stored)
         except SpecchatError as error:
-            return Looked(import_path, problem=str(error))
-        return Looked(import_path, state, change)
+            return Check(import_path, problem=str(error))
+        return Check(import_path, state, change)
 
-    async def _follow(self, looked: Looked, change: FolderChange) -> None:
-        """Import and delete what `change` says."""
-        import_path, before = looked.import_path, self._states.get(looked.import_path)
-        assert looked.state is not None
-        self._states[import_path] = looked.state
+    async def _apply(self, check: Check, change: FolderChange) -> None:
+        """Import changed files and delete removed ones."""
+        import_path, before = check.import_path, self._states.get(check.import_path)
+        assert check.state is not None
+        self._states[import_path] = check.state
         if not change.changed and not change.removed:
             return
         try:
@@ -138,7 +137,7 @@ class WatchTask(BackgroundTask):
         self._notify_listener()
 
     async def _import(self, import_path: str, names: frozenset[str]) -> None:
-        """Import files of these names; without names, all that are not as they were imported."""
+        """Import the files `names`; without names, all that changed since they were imported."""
         async with aclosing(
             import_in_child([Path(import_path)], self._locations, names)
         ) as batches:
@@ -146,7 +145,7 @@ class WatchTask(BackgroundTask):
                 pass
 
     def _report(self, import_path: str, problem: str) -> None:
-        """Show a problem once, as long as it lasts."""
+        """Show a problem once for as long as it lasts."""
         if problem and self._problems.get(import_path) != problem:
             self._conversation.show_error(problem)
         self._problems[import_path] = problem

@@ -1,7 +1,4 @@
-"""The one download of a model at a time, which goes on whether or not the picker is open.
-
-Owns its pausing and resuming, and the notification at its end. `app.models.download` transfers.
-"""
+"""The download of a model, one at a time, which continues while the picker is closed."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ class DownloadTask(BackgroundTask):
         self.fetch: ModelDownload | None = None
 
     def begin(self, wanted: str) -> None:
-        """Download `wanted` in place of the current download, which can be resumed later."""
+        """Download `wanted` instead of the current download, which can be resumed later."""
         self.cancel()
         self.fetch = ModelDownload(wanted)
         self.resume()
@@ -59,7 +56,7 @@ class DownloadTask(BackgroundTask):
         self._announce(fetch)
 
     def _announce(self, fetch: ModelDownload) -> None:
-        """Notify of the end; an open picker shows a failure itself."""
+        """Notify of the end; an open picker shows failures itself."""
         if fetch.path is not None:
             hint = (
                 ""

@@ -1,6 +1,6 @@
 """What the model picker lists from Hugging Face: search results, a repository, suggestions.
 
-The hub is asked in a child process (`app.models.hub_search`); suggestions need no connection.
+Suggestions need no connection.
 """
 
 from __future__ import annotations
@@ -20,11 +20,7 @@ OFFERED = "Fewer bits are smaller and faster, but less exact. Speeds are estimat
 
 @dataclass(frozen=True, slots=True)
 class HubPage:
-    """What is listed in place of the models on this machine, and what is said about it.
-
-    Attributes:
-        title: of the dialog.
-    """
+    """What the picker lists: the title of the dialog, the rows, and a note below them."""
 
     title: str
     rows: Sequence[PickerRow] = ()
@@ -32,7 +28,7 @@ class HubPage:
 
 
 def asking(row: SearchRequest | HubRepository) -> HubPage:
-    """What is listed until the hub has answered."""
+    """The page until the hub has answered."""
     return HubPage(_search_title(row.words) if isinstance(row, SearchRequest) else row.name)
 
 
@@ -50,17 +46,18 @@ async def answer_offers(repository: str, locations: Locations, free_memory: int)
     """The models of a repository, the best for `free_memory` bytes first.
 
     Raises:
-        ModelError: the hub cannot be reached. InputError: the settings file is not understood.
+        ModelError: the hub cannot be reached.
+        InputError: the settings file is invalid.
     """
     offered = await offers_beside(repository, _context_length(locations))
     return HubPage(repository, offer_rows(offered, free_memory), OFFERED)
 
 
 def suggestions(locations: Locations, free_memory: int) -> list[OfferRow]:
-    """Well-known models that are usable with `free_memory` bytes.
+    """Well-known models that fit into `free_memory` bytes.
 
     Raises:
-        InputError: the settings file is not understood.
+        InputError: the settings file is invalid.
     """
     return offer_rows(known_offers(_context_length(locations), free_memory), free_memory)
 

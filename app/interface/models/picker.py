@@ -1,9 +1,4 @@
-"""The model picker: lists the models on this machine, searches the hub, and downloads others.
-
-Owns the box, the list and what Enter does. `app.models` finds models, `rows.py` says what a row
-shows, `hub_pages.py` what Hugging Face has, `download_task.py` downloads, `switch.py` loads the
-chosen model. The machine's files are searched in a thread.
-"""
+"""The model picker: lists models on this machine, searches Hugging Face, downloads others."""
 
 from __future__ import annotations
 
@@ -56,15 +51,11 @@ from datastores.errors import SpecchatError
 
 MAX_NOTE_CHARS = 300
 MIN_ROW_COLUMNS = 20
-"""The narrowest a row is drawn."""
+"""Minimum width of a row."""
 
 
 class ModelList(OptionList, can_focus=False):
-    """The list of the picker: two lines a row; the box above has the focus.
-
-    Attributes:
-        rows: the listed rows, from the top.
-    """
+    """The list of the picker, with two lines for a row; the box above it has the focus."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = style_classes("picker")
 
@@ -80,7 +71,7 @@ class ModelList(OptionList, can_focus=False):
 
     @property
     def enter_action(self) -> str:
-        """What Enter does; empty where it does nothing."""
+        """What Enter does, in a word; empty if nothing."""
         return enter_action(self.chosen, self._free_memory) if self.chosen is not None else ""
 
     def show(self, rows: list[PickerRow], free_memory: int, chosen: PickerRow | None) -> None:
@@ -91,11 +82,11 @@ class ModelList(OptionList, can_focus=False):
         self.highlighted = index_of(chosen, rows)
 
     def redraw_all(self) -> None:
-        """Draw all rows for a new width."""
+        """Redraw all rows for a new width."""
         self.show(self.rows, self._free_memory, self.chosen)
 
     def redraw(self, changed: PickerRow) -> bool:
-        """Draw one row again; returns whether it is listed."""
+        """Redraw one row; returns whether it is listed."""
         indexes = [index for index, row in enumerate(self.rows) if row is changed]
         for index in indexes:
             self.replace_option_prompt_at_index(index, self._prompt(changed))
@@ -107,7 +98,7 @@ class ModelList(OptionList, can_focus=False):
 
 
 REDRAW_SECONDS = 0.2
-"""Seconds between two redraws while a download or a search progresses."""
+"""Minimum seconds between redraws while a download or a search progresses."""
 
 BOX = "Filter by name, or search Hugging Face: words, or ORG/REPO[:QUANT]"
 LOOKING = "looking for models…"
@@ -170,7 +161,6 @@ class ModelPicker(ListDialog[FoundModel | None]):
 
     @property
     def _searching(self) -> bool:
-        """Whether the search is still running."""
         return self._found is None or not self._found.whole
 
     @on(Input.Changed)
@@ -178,20 +168,20 @@ class ModelPicker(ListDialog[FoundModel | None]):
         self._leave_pages(0)
 
     def action_back(self) -> None:
-        """Return to what was listed before; close the picker if that is all."""
+        """Return to the previous page, or close the picker on the first one."""
         if self._pages:
             self._leave_pages(len(self._pages) - 1)
         else:
             self.dismiss(None)
 
     def _leave_pages(self, kept: int) -> None:
-        """List the page before, or the models on this machine, whatever the hub still answers."""
+        """Return to the page before those after `kept`, and drop a pending answer of the hub."""
         self.workers.cancel_group(self, "hub")
         del self._pages[kept:]
         self._list(None)
 
     def _ask(self, page: HubPage, answering: Callable[[], Awaitable[HubPage]]) -> None:
-        """Show `page`, and the answer in its place; without the hub, what needs no connection."""
+        """Show `page` until the answer replaces it, or suggestions if the hub is unreachable."""
 
         async def replace_page() -> None:
             try:
@@ -218,7 +208,7 @@ class ModelPicker(ListDialog[FoundModel | None]):
         self.call_after_refresh(self.listed.redraw_all)
 
     def _list(self, chosen: PickerRow | None) -> None:
-        """List what matches what is typed, with `chosen` still highlighted if it is listed."""
+        """List the current page, with `chosen` highlighted if it is on it."""
         typed = self.query_one(Input).value
         page = self._pages[-1] if self._pages else self._own_page(typed)
         self.query_one(Vertical).border_title = Content(one_line(page.title))
@@ -226,7 +216,7 @@ class ModelPicker(ListDialog[FoundModel | None]):
         self._show_note(page.note)
 
     def _own_page(self, typed: str) -> HubPage:
-        """The models on this machine; suggestions if all of them are smaller."""
+        """The models on this machine, with suggestions if all of those are smaller."""
         listed = rows(self._found, self._download_task.fetch, typed)
         if self._searching:
             return HubPage("Models", listed, LOOKING)
@@ -247,7 +237,7 @@ class ModelPicker(ListDialog[FoundModel | None]):
             return []
 
     def _show_note(self, note: str) -> None:
-        """Explain below the list why it is empty or incomplete."""
+        """Show a note below the list."""
         static = self.query_one(Static)
         static.update(note)
         static.display = bool(note)
@@ -283,7 +273,7 @@ class ModelPicker(ListDialog[FoundModel | None]):
             self.dismiss(None if row.in_use else row.model)
 
     def _download(self, name: str) -> None:
-        """Begin the download, and list it with the models on this machine."""
+        """Begin the download, and return to the models on this machine, which include it."""
         self._download_task.begin(name)
         with self.prevent(Input.Changed):
             self.query_one(Input).clear()
@@ -291,7 +281,7 @@ class ModelPicker(ListDialog[FoundModel | None]):
         self._list(self._download_task.fetch)
 
     def _schedule_redraw(self) -> None:
-        """Redraw the download soon: it progresses a hundred times a second."""
+        """Redraw the download soon; it progresses a hundred times a second."""
         if not self._redraw_pending:
             self._redraw_pending = True
             self.set_timer(REDRAW_SECONDS, self._redraw_download)

@@ -1,7 +1,4 @@
-"""The rows of the model picker: one for each model, the download, and what the hub has.
-
-Owns which rows there are, their words and layout, and what Enter does on each. Pure functions.
-"""
+"""The rows of the model picker: which there are, how each is drawn, and what Enter does on it."""
 
 from __future__ import annotations
 
@@ -32,10 +29,10 @@ ABOUT_BUILT_IN = "command-line helper"
 
 @dataclass(frozen=True, slots=True)
 class DownloadRequest:
-    """A model on Hugging Face that the person typed the name of.
+    """A model on Hugging Face whose name was typed.
 
     Attributes:
-        replaces_current: whether a download is running, which this one would stop.
+        replaces_current: whether it would stop a running download.
     """
 
     name: str
@@ -44,14 +41,14 @@ class DownloadRequest:
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """Words that the person typed, to be searched for on Hugging Face."""
+    """Typed words to search for on Hugging Face."""
 
     words: str
 
 
 @dataclass(frozen=True, slots=True)
 class OfferRow:
-    """A model that can be downloaded, and whether it is the one to choose on this machine."""
+    """A model that can be downloaded, and whether it is the best one for this machine."""
 
     offer: HubOffer
     suggested: bool = False
@@ -67,7 +64,7 @@ def offer_rows(offered: Sequence[HubOffer], free_memory: int) -> list[OfferRow]:
 
 
 def rows(found: Catalogue | None, fetch: ModelDownload | None, typed: str) -> list[PickerRow]:
-    """The current download, the models that match `typed`, and what it means on Hugging Face."""
+    """The current download, models that match `typed`, and a download or a search for it."""
     current = fetch if fetch is not None and fetch.path is None else None
     listed: list[PickerRow] = [current] if current is not None else []
     words = typed.casefold().split()
@@ -76,15 +73,15 @@ def rows(found: Catalogue | None, fetch: ModelDownload | None, typed: str) -> li
     if is_model_name(name) and not (current is not None and current.wanted == name):
         listed.append(DownloadRequest(name, current is not None and current.running))
     elif words and found is not None and found.whole and not is_model_name(name):
-        # Only then: Enter on a model that is still being looked for sends nothing to the hub.
+        # Not earlier: Enter must send nothing to the hub while a local model is still to be found.
         listed.append(SearchRequest(" ".join(name.split())))
     return listed
 
 
 def index_of(chosen: PickerRow | None, listed: Sequence[PickerRow]) -> int | None:
-    """The index of `chosen` in `listed`; a finished download is found as the model it became.
+    """The index of `chosen` in `listed`; a finished download is identified with its model.
 
-    Where it is None or not listed, the first model: Enter must not stop a download by mistake.
+    If it is None or not listed, the first model, since Enter must not stop a download by mistake.
     """
     if not listed:
         return None
@@ -102,7 +99,7 @@ def _identity(row: PickerRow) -> object:
 
 
 def enter_action(row: PickerRow, free_memory: int) -> str:
-    """What Enter does on `row` with `free_memory` bytes free; empty where it does nothing."""
+    """What Enter does on `row` with `free_memory` bytes free; empty if nothing."""
     if isinstance(row, SearchRequest):
         return "Search"
     if isinstance(row, HubRepository):
@@ -132,11 +129,9 @@ def render(row: PickerRow, free_memory: int, width: int, styles: PanelStyles) ->
         return _repository(row, width, styles)
     if isinstance(row, OfferRow):
         return _offer(row, free_memory, width, styles)
-    return (
-        _download(row, width, styles)
-        if isinstance(row, ModelDownload)
-        else _model(row, free_memory, width, styles)
-    )
+    if isinstance(row, ModelDownload):
+        return _download(row, width, styles)
+    return _model(row, free_memory, width, styles)
 
 
 def _matches(listed: ListedModel, words: Sequence[str]) -> bool:
@@ -243,7 +238,7 @@ def _offer(row: OfferRow, free_memory: int, width: int, styles: PanelStyles) -> 
 def _head(
     name: str, remark: str, style: Style, width: int, styles: PanelStyles, *, bold: bool = False
 ) -> Text:
-    """The first line: the name, and a remark at the right edge."""
+    """The first line: the name, and a right-aligned remark."""
     line = Text.assemble((one_line(name), styles.text + Style(bold=bold)))
     line.truncate(max(MIN_NAME_COLUMNS, width - len(remark) - 2), overflow="ellipsis")
     line.pad_right(max(0, width - line.cell_len - len(remark)))

@@ -1,7 +1,6 @@
-"""Which model answers: loads the first one, switches to another, and lets the draft model learn.
+"""Loads the first model, switches to another, and turns learning and idle work on and off.
 
-Owns what is shown meanwhile, how a choice is stored, and the hint about other models that the first
-launch shows once, in the empty chat. `app.runtime.model_thread` loads models, the picker chooses.
+The first launch also shows a hint about other models, once, in the empty chat.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class ModelSwitch:
         try:
             paused = not load_config(self._locations.settings).idle
         except InputError:
-            paused = False  # loading the model reads the settings too, and shows what is wrong
+            paused = False  # loading the model reads the settings too, and shows the error
         self._conversation.topbar.paused = PAUSED if paused else ""
         if await self._await_model(self._conversation.model_thread.load()):
             await self._show_first_launch_hint()
@@ -66,7 +65,7 @@ class ModelSwitch:
         self._conversation.app.push_screen(picker, self._chosen)
 
     def switch_to(self, name: str) -> None:
-        """Switch to the model of that name or path."""
+        """Switch to the model with this name or path."""
         if self._conversation.is_free():
             start_worker(self._conversation, self._resolve_and_switch, name)
 
@@ -75,7 +74,7 @@ class ModelSwitch:
         return [found.name for found in find_models(self._locations).candidates]
 
     def toggle_learning(self) -> None:
-        """Learn while the machine is idle, or not; kept in the settings."""
+        """Turn learning on or off, and store that in the settings."""
         model, notify = self._conversation.model_thread.model, self._conversation.notify
         if model is None or model.engine is None or model.learner is None:
             notify("This model has nothing to train: no draft model, no draft head.")
@@ -95,7 +94,7 @@ class ModelSwitch:
         )
 
     def toggle_idle(self) -> None:
-        """Do idle work, or pause it at once; kept in the settings."""
+        """Pause or resume idle work, and store that in the settings."""
         conversation, enabled = self._conversation, bool(self._conversation.topbar.paused)
         try:
             write_setting(self._locations, "idle", enabled)
@@ -125,7 +124,7 @@ class ModelSwitch:
             await self._switch(name, path)
 
     async def _switch(self, model: str, path: Path) -> None:
-        """Load another model; where that succeeds, store the choice."""
+        """Load another model, and store the choice if that succeeds."""
         self._conversation.topbar.model = ""
         if not await self._await_model(self._conversation.model_thread.switch(str(path))):
             return
@@ -171,12 +170,12 @@ class ModelSwitch:
 
 
 def first_launch_hint(locations: Locations) -> str:
-    """The line to show at the first launch; empty at any later one. Call it in a thread.
+    """The hint of the first launch; empty at later ones. Call it in a thread.
 
     `{models}` in it is a placeholder for the key of the model picker.
 
     Raises:
-        InputError: the settings file is not understood.
+        InputError: the settings file is invalid.
         ModelError: a model file disappeared while it was read.
         StoreError: the file that marks the hint as shown cannot be written.
     """
@@ -194,14 +193,14 @@ def first_launch_hint(locations: Locations) -> str:
 
 
 def hint_about_pytorch(unused: str, device: str) -> str:
-    """The hint where PyTorch runs models on a card that this build of llama.cpp leaves unused."""
+    """The hint if PyTorch can use a GPU that this build of llama.cpp cannot."""
     if not unused or device == CPU:
         return ""
     return f"PyTorch can already use your {unused} for safetensors models."
 
 
 def hint_about(found: int) -> str:
-    """The hint where `found` other models are on this machine."""
+    """The hint if `found` other models are on this machine."""
     if not found:
         return "Press {models} to get a larger model."
     if found == 1:

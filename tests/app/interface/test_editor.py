@@ -129,7 +129,7 @@ def test_only_its_owner_can_read_the_file_and_an_answer_is_read_only(
     ("line", "reason"),
     [("echo b >> $2; exit 3", "exit code 3"), ("rm $2", "cannot be read"),
      ("mkdir $2.d; mv $2.d $2 || rm $2; mkdir $2", "cannot be read"),
-     (r"printf '\0\1\2\377\0\3' > $2", "is no text"), ("kill -9 $$", "ended by SIGKILL"),
+     (r"printf '\0\1\2\377\0\3' > $2", "is not text"), ("kill -9 $$", "ended by SIGKILL"),
      ("sh -c 'kill $$'; exit $?", "ended by SIGTERM")],
 )  # fmt: skip
 def test_an_editor_that_fails_changes_nothing(
