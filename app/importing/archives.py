@@ -1,7 +1,7 @@
-"""Archives as folders of files: ZIP and tar, never unpacked to disk; others are refused by name.
+"""ZIP and tar archives as folders of files, never unpacked to disk; others are refused by name.
 
-Owns the protection against archive bombs and against names that lead out of the archive. Members
-are read in memory, one at a time, by the same readers as files.
+Members are read in memory, one at a time, by the same readers as files. Archive bombs and names
+that lead out of the archive are refused.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from datastores.errors import InputError
 Members = Iterator[ImportFile | SkippedFile]
 
 _ZIP_SUFFIXES = (".epub", "")
-"""Suffixes of other ZIPs that contain texts; office documents and programs are ZIPs too, but their
-members are not texts."""
+"""Suffixes besides `.zip` of ZIPs whose members are texts; those of office documents and programs
+are not."""
 
 _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 _BOMB = (
@@ -63,8 +63,8 @@ _UNREAD = {
     b"xar!\0": "xar",
     **{b"BZh%d1AY&SY" % level: "bzip2" for level in range(1, 10)},
 }
-"""How other packed files begin, and what packs them."""
-REPLACED = "holds several files of one name, of which the last counts"
+"""First bytes of other packed formats, and their names."""
+REPLACED = "holds several files of one name; only the last is imported"
 _BROKEN = "damaged or truncated archive"
 _DAMAGE: tuple[type[Exception], ...] = (
     zipfile.BadZipFile,
@@ -76,7 +76,7 @@ _DAMAGE: tuple[type[Exception], ...] = (
 
 
 def archive_members(file: ImportFile) -> Members | None:
-    """The members of `file`, opened when they are iterated; None if it is no archive."""
+    """The members of `file`, which is opened on iteration; None if it is not an archive."""
     is_zip = file.suffix in _ZIP_SUFFIXES and file.head.startswith(b"PK\x03\x04")
     if is_zip or file.suffix == ".zip":
         return zip_members(file)
@@ -96,7 +96,7 @@ UNREAD_ARCHIVE = FormatReader("packed file", _claims_unread, _refuse_unread)
 
 
 def zip_members(archive: ImportFile) -> Members:
-    """The files in a ZIP, in its order; of an export of chats only what the person wrote or read.
+    """The files in a ZIP, in its order, without the companion files of a chat export.
 
     Raises:
         InputError: it is damaged, or an archive bomb.
@@ -112,7 +112,7 @@ def zip_members(archive: ImportFile) -> Members:
         folders = _ProgramFolders(archive)
         for info in infos:
             if folders.contain(info.filename):
-                yield from folders.unnamed()
+                yield from folders.unreported()
             elif exported and PurePosixPath(info.filename).name in EXPORT_COMPANIONS:
                 yield _skipped(archive, info.filename, PART_OF_EXPORT)
             elif info.flag_bits & 1:
@@ -122,7 +122,7 @@ def zip_members(archive: ImportFile) -> Members:
 
 
 def tar_members(archive: ImportFile) -> Members:
-    """The files in a tar, compressed or not, in its order: it can only be read forwards.
+    """The files in a tar, compressed or not, in its order: the stream cannot seek.
 
     Raises:
         InputError: it is damaged, or an archive bomb.
@@ -138,18 +138,18 @@ def tar_members(archive: ImportFile) -> Members:
             total += info.size
             _refuse_bomb(number, total, archive.size)
             if folders.contain(info.name):
-                yield from folders.unnamed()
+                yield from folders.unreported()
             elif not info.isdir():
                 yield _tar_member(archive, tar, info)
 
 
 @contextmanager
 def archive_errors(*others: type[Exception]) -> Iterator[None]:
-    """Turn what the libraries raise for a broken archive into InputError while this lasts.
+    """Translate what the libraries raise for a broken archive into InputError.
 
     Args:
-        others: errors that mean the same where nothing but an archive's own structure is read,
-            which the libraries do not check: a wrong number in it raises anything.
+        others: further errors to translate. Where only the archive's own structure is read, pass
+            `Exception`: the libraries do not validate it, so a wrong number can raise anything.
     """
     try:
         yield
@@ -158,7 +158,7 @@ def archive_errors(*others: type[Exception]) -> Iterator[None]:
     except NotImplementedError as error:
         raise InputError("unsupported compression") from error
     except OSError as error:
-        # bz2 reports damage so, and a place before the beginning is one that damage led to.
+        # bz2 reports damage without an errno; damage can also lead to a negative seek.
         if error.errno in (None, errno.EINVAL):
             raise InputError(_BROKEN) from error
         raise
@@ -167,7 +167,7 @@ def archive_errors(*others: type[Exception]) -> Iterator[None]:
 
 
 def _refuse_bomb(members: int, unpacked: int, packed: int) -> None:
-    """Refuse a bomb by the sizes in its headers; no reader reads more of a member than those."""
+    """Refuse a bomb by the sizes in its headers, which bound what is read of each member."""
     if members > MAX_ARCHIVE_MEMBERS:
         raise InputError(f"more than {MAX_ARCHIVE_MEMBERS} files in one archive")
     if unpacked > max(MIN_UNPACKED_LIMIT_BYTES, MAX_ARCHIVE_RATIO * packed):
@@ -175,34 +175,34 @@ def _refuse_bomb(members: int, unpacked: int, packed: int) -> None:
 
 
 class _ProgramFolders:
-    """The folders of an archive that are no texts of the person's; each is named once."""
+    """The folders of an archive that belong to programs; each is reported once."""
 
     def __init__(self, archive: ImportFile) -> None:
         self._archive = archive
-        self._named: set[str] = set()
-        self._unnamed: list[str] = []
+        self._seen: set[str] = set()
+        self._unreported: list[str] = []
 
     def contain(self, name: str) -> bool:
-        """Whether the member `name` is in one, or is what programs leave behind."""
+        """Whether the member `name` is in one, or is a leftover of a program."""
         path = _path(name)
         for folder in reversed(path.parents):
             if is_left_behind(folder.name, folder=True):
                 return True
             if skip_reason(folder.name, folder=True):
-                if str(folder) not in self._named:
-                    self._named.add(str(folder))
-                    self._unnamed.append(str(folder))
+                if str(folder) not in self._seen:
+                    self._seen.add(str(folder))
+                    self._unreported.append(str(folder))
                 return True
         return is_left_behind(path.name, folder=False)
 
-    def unnamed(self) -> Iterator[SkippedFile]:
-        """Those that were not named yet."""
-        while self._unnamed:
-            yield _skipped(self._archive, self._unnamed.pop(), OF_A_PROGRAM)
+    def unreported(self) -> Iterator[SkippedFile]:
+        """Reports each folder found since the last call."""
+        while self._unreported:
+            yield _skipped(self._archive, self._unreported.pop(), OF_A_PROGRAM)
 
 
 class _CheckedHeader(tarfile.TarInfo):
-    """A header of a tar; tarfile takes a damaged one for the end of the archive."""
+    """A tar header that raises if it is damaged; tarfile treats it as the end of the archive."""
 
     @classmethod
     def fromtarfile(cls, tar: tarfile.TarFile) -> Self:
@@ -236,13 +236,13 @@ def _tar_member(
     stream = None if reason else tar.extractfile(info)
     if stream is None:
         return _skipped(archive, info.name, reason)
-    # Read now: when a reader opens it, the stream may be at another member.
+    # Read now: by the time a reader opens it, the stream may have moved to another member.
     content = stream.read()
     return ImportFile(_member_name(archive, info.name), info.size, lambda: io.BytesIO(content))
 
 
 def _member_problem(name: str, size: int) -> str:
-    """Why a member is not read; empty if it is."""
+    """Why a member is skipped; empty if it is read."""
     if not name:
         return "a member without a name"
     path = _path(name)

@@ -1,11 +1,8 @@
 """The encoding of a text: UTF-8, what a byte order mark names, or a guess among older encodings.
 
-Windows-1252 comes first. What it gives has to be unlike any Western European language, or another
-encoding much likelier, before another one is assumed: a short text has few accents to count, so
-that detectors alone read "città" as Czech or Macedonian. But no word mixes two scripts, and no
-language has the accents of another among its own.
-
-Owns the choice. Refuses to know files and formats.
+The guess prefers Windows-1252 unless its text looks like no Western European language, or another
+encoding is much likelier: short texts have few accents, so detectors alone read "città" as Czech or
+Macedonian. Two rules help: no word mixes scripts, and each language has its own set of accents.
 """
 
 from __future__ import annotations
@@ -24,11 +21,11 @@ BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-"""UTF-32's begins with UTF-16's, so it comes first."""
+"""UTF-32's mark begins with UTF-16's, so it comes first."""
 WIDE_ENCODINGS = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
-"""What a text without a mark may be in if there are zeros or controls among its bytes."""
+"""Candidates for a text without a mark that contains zeros or control characters."""
 MIN_FAMILIAR = 0.01
-"""Share of `_FAMILIAR` characters in what is taken for UTF-16 or UTF-32."""
+"""Minimum share of `_FAMILIAR` characters in a text accepted as UTF-16 or UTF-32."""
 
 WESTERN = "cp1252"
 LATIN_ALPHABETS = {
@@ -60,7 +57,7 @@ LATIN_ALPHABETS = {
         "äõöüšž",  # Estonian
     ),
 }
-"""The letters beyond ASCII of the languages that are written in an encoding, in small letters."""
+"""Encoding → the lowercase non-ASCII letters of each language written in it."""
 SAME_LETTERS = {
     "iso8859-15": "cp1252",
     "mac-roman": "cp1252",
@@ -69,7 +66,7 @@ SAME_LETTERS = {
     "iso8859-2": "cp1250",
     "mac-cyrillic": "cp1251",
 }
-"""Encodings of the same languages."""
+"""Encoding → the one in `LATIN_ALPHABETS` for the same languages."""
 OTHER_SCRIPTS = (
     "cp1251", "koi8-r", "koi8-u", "cp866", "iso8859-5", "mac-cyrillic", "cp1253", "iso8859-7",
     "cp1255", "cp1256", "iso8859-6", "cp874", "cp932", "euc_jp", "gb18030", "big5", "cp949",
@@ -77,22 +74,22 @@ OTHER_SCRIPTS = (
 CANDIDATES = (*LATIN_ALPHABETS, *SAME_LETTERS, *OTHER_SCRIPTS)
 
 MIN_KNOWN_LETTERS = 0.9
-"""Share of the accented letters in a text that its language has; the others are in names."""
+"""Minimum share of a text's accented letters that its language has; the rest occur in names."""
 MUCH_LIKELIER, LIKELIER, MIN_RATIO = 0.05, 0.02, 1.6
-"""Where Windows-1252 is possible, another encoding has to be much likelier by the detector, or
-likelier and in this ratio."""
+"""Where Windows-1252 is possible, another encoding wins if the detector's confidence is higher by
+the first margin, or by the second and in this ratio."""
 SURE_RATIO = 1.3
-"""A choice that is so much likelier than one that gives another text needs no notice."""
+"""Ratio to the likeliest rival above which the choice needs no notice."""
 
 SAMPLE_SIZE = 2**16
-"""In bytes or characters: an encoding is chosen by the beginning."""
+"""Bytes or characters at the start by which an encoding is chosen."""
 MAX_CONTROL_SHARE = 0.05
 MAX_ZEROS = 0.01
-"""Runs of zeros for each other byte of a text."""
+"""Most runs of zero bytes per other byte."""
 TEXT_CONTROLS = frozenset("\t\n\f\r\x1b")
 """Control characters that occur in text."""
 NO_TEXT = frozenset({"Cc", "Cn", "Co", "Cs"})
-"""Categories of characters that hardly do."""
+"""Unicode categories that hardly occur in text."""
 
 MIXED = "mixed encodings: imported, but some characters may be wrong"
 ASSUMED = "assumed to be {encoding}: imported, but some characters may be wrong"
@@ -105,36 +102,35 @@ def _as_western(error: UnicodeError) -> tuple[str, int]:
 
 
 AS_WESTERN = "specchat-western"
-"""Names `_as_western` as what decoders do with bytes that are not UTF-8."""
+"""Name of the error handler that decodes bytes that are not UTF-8 as Windows-1252."""
 codecs.register_error(AS_WESTERN, _as_western)
 
 _LETTER = r"[^\W\d_µªº¹²³¼½¾]"
 _FOREIGN = re.compile(rf"(?<![A-Za-z])[A-Za-z]*+{_LETTER}+")
-"""A word with letters beyond ASCII. A word without is looked at once, however long it is."""
+"""A word with non-ASCII letters; possessive, so that a long ASCII word costs linear time."""
 _ASCII = re.compile(r"[A-Za-z]")
 _EAST_ASIAN = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uff66-\uff9d]")
-_CAPITAL = "[À-ÖØ-ÞŒŠŸŽ\u0370-\u03ab\u0400-\u042f]"
 _ODD = re.compile(
     rf"[\x80-\x9f]|(?<={_LETTER})[¡-¬¯±-¶¸-¿×÷†‡‰‹›ˆ˜‘“”](?={_LETTER})|(?<={_LETTER})[„‚•¼½¾]"
     rf"|[£¥€](?={_LETTER})|(?<=[^\W\dA-Z_])[\u2500-\u25ff]|[\u2500-\u25ff](?=[^\W\dA-Z_])"
     rf"|(?<=[a-z])[À-ÖØ-ÞŒŠŸŽ]|(?<=[A-Z])[À-ÖØ-ÞŒŠŸŽ](?=[a-z]{{2}})|(?<=[а-я])[Ѐ-ЏЯ](?!\w)"
     rf"|[¡-¿]{{3}}"
 )
-"""A control character, or a sign or a capital where there is none in any language."""
+"""A control character, or a sign or capital in a place where no language has one."""
 _NOT_PORTUGUESE = re.compile("[õÕ](?![eE])")
-"""Estonian, or a Hungarian "ő" that was read in the wrong encoding."""
+"""Estonian, or a Hungarian "ő" read in the wrong encoding."""
 _JAPANESE_MAIL = re.compile(rb"\x1b\$[@B]")
-"""ISO-2022-JP is ASCII but for such escapes."""
+"""An escape of ISO-2022-JP, which is ASCII otherwise."""
 _ZEROS = re.compile(rb"\0+")
 _FAMILIAR = re.compile("[ \n、。，．A-Za-zàéèöäüßñçãóęąкоеаитнρεαοήקהאيوا的了在ぁ-ん]")
-"""Blanks, line ends, stops and the commonest letters."""
+"""Spaces, line ends, full stops and the most common letters of many scripts."""
 
 
 def decode(content: bytes) -> tuple[str, str]:
-    """The text with plain newlines, and a notice if its encoding is not sure, else empty.
+    """The text with `\\n` line ends, and a notice if its encoding is uncertain, else empty.
 
-    UTF-8 unless a byte order mark or the bytes indicate another. A file whose lines differ, such as
-    a log that many programs write to, is decoded line by line.
+    A file whose lines are in different encodings, such as a log that many programs write to, is
+    decoded line by line.
 
     Raises:
         InputError: it is not text.
@@ -161,8 +157,8 @@ def _decoded(content: bytes) -> tuple[str, str]:
 
 
 def _by_line(content: bytes) -> tuple[str, str]:
-    """Each line as UTF-8 if it is that, a few bytes excepted, else in the encoding that all others
-    seem to be in."""
+    """Decode each line as UTF-8 if at most a few of its bytes are invalid, and all other lines in
+    one guessed encoding."""
     lines = content.splitlines(keepends=True)
     utf8 = [is_utf8(line) or _is_damaged_utf8(line) for line in lines]
     foreign = b"".join(line for line, good in zip(lines, utf8, strict=True) if not good)
@@ -178,7 +174,7 @@ def _by_line(content: bytes) -> tuple[str, str]:
 
 
 def is_utf8(line: bytes) -> bool:
-    """Whether it is valid UTF-8."""
+    """Whether `line` is valid UTF-8."""
     try:
         line.decode()
     except UnicodeDecodeError:
@@ -187,7 +183,7 @@ def is_utf8(line: bytes) -> bool:
 
 
 def _is_damaged_utf8(line: bytes) -> bool:
-    """Whether little of it is wrong as UTF-8, or no more than is right in a Western language."""
+    """Whether `line` is UTF-8 with few invalid bytes, or with some that read as Western text."""
     text = line.decode("utf-8", "replace")
     wrong = text.count("\ufffd")
     right = sum(not character.isascii() for character in text) - wrong
@@ -198,7 +194,7 @@ def _is_damaged_utf8(line: bytes) -> bool:
 
 
 def _marked_text(content: bytes, encoding: str) -> str:
-    """UTF-16 or UTF-32 with a mark, although it may be cut off or half a character in it.
+    """UTF-16 or UTF-32 with a mark; a few invalid or cut-off characters are accepted.
 
     Raises:
         InputError: it is not text.
@@ -210,7 +206,7 @@ def _marked_text(content: bytes, encoding: str) -> str:
 
 
 def _has_controls(content: bytes) -> bool:
-    """Whether too many of the first bytes would be control characters."""
+    """Whether too many of the first bytes are control characters."""
     sample = content[:SAMPLE_SIZE]
     controls = sum(sample.count(code) for code in range(32) if chr(code) not in TEXT_CONTROLS)
     return controls > MAX_CONTROL_SHARE * len(sample)
@@ -225,7 +221,7 @@ def _wide_text(content: bytes) -> str:
         except UnicodeDecodeError:
             continue
         sample = tried[:SAMPLE_SIZE]
-        # With its bytes in the wrong order, a letter is another one, but hardly one of these.
+        # In the wrong byte order, letters become others that are hardly ever familiar ones.
         share = len(_FAMILIAR.findall(sample)) / len(sample)
         if share > best and _is_text(sample):
             best, text = share, tried
@@ -233,7 +229,7 @@ def _wide_text(content: bytes) -> str:
 
 
 def _without_zeros(content: bytes) -> str:
-    """UTF-8 without the zeros that a crash or an odd program left in a file.
+    """UTF-8 without the zero bytes that a crash or an odd program left in a file.
 
     Raises:
         InputError: there are too many, or it is not text.
@@ -256,7 +252,7 @@ def _is_text(sample: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """An encoding, how likely the detector finds it, and the text that it gives."""
+    """An encoding, the detector's confidence in it, and the text decoded with it."""
 
     encoding: str
     likelihood: float
@@ -264,12 +260,12 @@ class _Candidate:
 
     @property
     def has_foreign_word(self) -> bool:
-        """Whether a word of more than one letter has letters beyond ASCII."""
+        """Whether a word of more than one letter has non-ASCII letters."""
         return any(len(word) > 1 for word in _FOREIGN.findall(self.text))
 
     @property
     def is_natural(self) -> bool:
-        """Whether this may be a text in a language that is written in this encoding."""
+        """Whether this may be text in a language that is written in this encoding."""
         if _ODD.search(self.text):
             return False
         words = _FOREIGN.findall(self.text)
@@ -286,14 +282,14 @@ class _Candidate:
 
 
 def guess_encoding(content: bytes) -> tuple[str, bool]:
-    """The encoding of a text that is not UTF-8, and whether no other one is nearly as likely."""
+    """The encoding of a text that is not UTF-8, and whether it is clearly the likeliest."""
     candidates = _candidates(content)
     natural = [one for one in candidates if one.is_natural] or [
         one for one in candidates if one.encoding == WESTERN and not _ODD.search(one.text)
     ]
     western = next((one for one in natural if one.encoding == WESTERN), None)
     if western is not None and not _FOREIGN.search(western.text):
-        # "50 €" is likelier than "50 Ä": nothing but signs in it, and no word otherwise.
+        # "50 €" is likelier than "50 Ä": a reading with signs only needs a whole word against it.
         natural = [one for one in natural if one is western or one.has_foreign_word]
     best = (natural or candidates or [_Candidate(WESTERN, 0.0, "")])[0]
     western = western or best
@@ -308,23 +304,23 @@ def guess_encoding(content: bytes) -> tuple[str, bool]:
 
 
 def _is_likelier(other: _Candidate, western: _Candidate) -> bool:
-    """Whether to prefer another encoding although the text may be Western European."""
+    """Whether to prefer `other` although the text may be Western European."""
     difference = other.likelihood - western.likelihood
     in_ratio = other.likelihood >= MIN_RATIO * western.likelihood
     return difference >= MUCH_LIKELIER or (difference >= LIKELIER and in_ratio)
 
 
 def _candidates(content: bytes) -> list[_Candidate]:
-    """What the text may be in, likeliest first; Windows-1252 even if the detector rules it out."""
+    """The possible encodings, likeliest first; Windows-1252 even if the detector rules it out."""
     candidates = []
     for name, likelihood in ({WESTERN: 0.0} | _likelihoods(content)).items():
         try:
-            # The last character may be incomplete: the content is the beginning of a text.
+            # Incremental, since the sample may end within a character.
             text = codecs.getincrementaldecoder(name)().decode(content)
         except UnicodeDecodeError:
             continue
         if text.isupper():
-            # The detector knows few texts in capitals; in KOI8 they are others' small letters.
+            # The detector knows few texts in capitals; KOI8's are lowercase in other encodings.
             small = _likelihoods(text.lower().encode(name, "ignore"))
             likelihood = max(likelihood, small.get(name, 0.0))
         candidates.append(_Candidate(name, likelihood, text))
@@ -332,7 +328,7 @@ def _candidates(content: bytes) -> list[_Candidate]:
 
 
 def _likelihoods(content: bytes) -> dict[str, float]:
-    """How likely the detector finds each encoding, by its name."""
+    """The detector's confidence by encoding."""
     import chardet
 
     names = [name.replace("_", "-") for name in CANDIDATES]

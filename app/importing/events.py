@@ -1,4 +1,4 @@
-"""What an import yields while it runs. Names come from files: hostile until sanitised."""
+"""The events of a running import. Names come from files: hostile until sanitised."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class FindingFiles:
-    """Folders are being searched; `files` were found so far."""
+    """Folders are being searched; `files` have been found so far."""
 
     files: int
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """A file, or a part of one, that was not imported, or not exactly.
+    """A file, or a part of one, that was skipped or imported with possible errors.
 
     Attributes:
-        name: as in `ImportFile.name`, with a place within it where that helps.
-        reason: half a sentence; reasons are few, so that they can be counted.
+        name: as in `ImportFile.name`, followed by a position within the file where that helps.
+        reason: one of few phrases, so that reasons can be counted.
     """
 
     name: str
@@ -28,15 +28,7 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True)
 class ImportProgress:
-    """How far the import is.
-
-    Attributes:
-        name: what is being read.
-        files, total_files: files read, and in all.
-        bytes, total_bytes: their sizes.
-        documents, characters: stored so far.
-        seconds: since reading began.
-    """
+    """How much is read of which file, how much is stored, and the time since reading began."""
 
     name: str
     files: int
@@ -49,12 +41,12 @@ class ImportProgress:
 
     @property
     def rate(self) -> float:
-        """Bytes per second; 0 at the very start."""
+        """Bytes read per second; 0 at the very start."""
         return self.bytes / self.seconds if self.seconds else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """At this rate; None while it is unknown."""
+        """Estimate from the rate so far; None while it is 0."""
         return (self.total_bytes - self.bytes) / self.rate if self.rate else None
 
 
@@ -63,11 +55,11 @@ class ImportReport:
     """The result of an import.
 
     Attributes:
-        documents: stored, new or changed.
-        unchanged: documents that were stored before.
-        characters: of the documents stored.
-        secrets: of what was removed from them: file names by kind, one for each secret.
-        skipped: names by reason, in the order of the import.
+        documents: number of new or changed documents, all of which are stored.
+        unchanged: number of documents that were stored before.
+        characters: length of the new or changed documents.
+        secrets: kind of secret → file names, one for each secret removed.
+        skipped: reason → names, in the order of the import.
     """
 
     documents: int = 0
@@ -78,12 +70,12 @@ class ImportReport:
 
     @property
     def redacted(self) -> int:
-        """How many secrets were removed."""
+        """Number of secrets removed."""
         return sum(len(names) for names in self.secrets.values())
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many were skipped, by reason."""
+        """Number of skipped files by reason."""
         return {reason: len(names) for reason, names in self.skipped.items()}
 
 

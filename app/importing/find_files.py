@@ -1,9 +1,8 @@
 """Finds the files under the paths that the person gave.
 
-Owns which files are read: `.gitignore` is respected (`ignore_rules`), symbolic links are not
-followed, and what is none of the person's texts by its name (`skipped_names`) is left out. The
-order is that of names, so that an interrupted import continues where it was. Refuses to know
-formats.
+`.gitignore` is respected (`ignore_rules`), symbolic links are not followed, and names that are
+none of the person's texts (`skipped_names`) are left out. Files come in the order of their names,
+so that an interrupted import resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -28,20 +27,15 @@ from app.importing.skipped_names import (
 )
 
 READ_FAILURE = "cannot be read"
-"""Begins the reason for what exists but cannot be read."""
+"""Prefix of the reason for what exists but cannot be read."""
 
 NOT_REGULAR = "not a regular file"
-"""A pipe, a socket or a device, which is not opened: it may never end."""
+"""Reason for a pipe, a socket or a device, which may never end."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file to import, with the path of its import and its name within that.
-
-    Attributes:
-        size: in bytes.
-        changed: when it was changed last, in nanoseconds.
-    """
+    """A file to import; `size` is in bytes, `changed` its modification time in nanoseconds."""
 
     import_path: str
     name: str
@@ -51,7 +45,7 @@ class FoundFile:
 
 
 def expanded(path: Path) -> Path:
-    """`path` with `~` as the home directory; as it is where there is no such user."""
+    """`path` with `~` expanded; unchanged where there is no such user."""
     return Path(os.path.expanduser(path))
 
 
@@ -63,7 +57,8 @@ def import_path_of(path: Path) -> str:
 def find_files(path: Path, own: frozenset[Path]) -> Iterator[FoundFile | SkippedFile]:
     """Every file in `path`, a file or a folder, in the order of names.
 
-    `own`: specchat's own directories, which are skipped; importing them would never end.
+    Args:
+        own: specchat's own directories, which are skipped: they grow with every import.
     """
     try:
         root = Path(os.path.abspath(expanded(path)))
@@ -72,7 +67,7 @@ def find_files(path: Path, own: frozenset[Path]) -> Iterator[FoundFile | Skipped
         yield SkippedFile(storable_name(str(path)), read_failure(error))
         return
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
-        # Not resolved: behind /dev/stdin, there may be no path at all.
+        # Not resolved: /dev/stdin may lead to no path at all.
         yield SkippedFile(storable_name(str(path)), NOT_REGULAR)
         return
     root = root.resolve()
@@ -88,7 +83,7 @@ def find_files(path: Path, own: frozenset[Path]) -> Iterator[FoundFile | Skipped
 def _folder(
     import_path: str, root: Path, own: frozenset[Path]
 ) -> Iterator[FoundFile | SkippedFile]:
-    """Depth first, with a list instead of recursion: folders nest deeper than the stack."""
+    """Depth first, with a list instead of recursion: folders may nest deeper than the stack."""
     waiting = [(root, rules_above(root))]
     while waiting:
         folder, rules = waiting.pop()
@@ -139,7 +134,7 @@ def _file(import_path: str, path: Path, name: str) -> FoundFile | SkippedFile:
 
 
 def _skip_reason(path: Path, folder: bool, rules: IgnoreRules, own: frozenset[Path]) -> str:
-    """Why an entry of a folder is skipped; empty if it is not."""
+    """Why an entry of a folder is skipped; empty if it is read."""
     if path.is_symlink():
         return _link_reason(path)
     if folder and path in own:
@@ -150,7 +145,7 @@ def _skip_reason(path: Path, folder: bool, rules: IgnoreRules, own: frozenset[Pa
 
 
 def _link_reason(path: Path) -> str:
-    """Why a symbolic link is skipped: its target is in the folder, or was not named."""
+    """Why a symbolic link is skipped: its target is found anyway, or was not asked for."""
     try:
         target = path.resolve(strict=True)
     except (OSError, RuntimeError) as error:
@@ -165,10 +160,10 @@ def _name(path: Path, root: Path) -> str:
 
 
 def storable_name(name: str) -> str:
-    """A path as text that can be stored: bytes that are not UTF-8 are escaped as `\\xNN`."""
+    """A path as valid Unicode: bytes that are not UTF-8 are escaped as `\\xNN`."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def read_failure(error: OSError) -> str:
-    """The system's error as a reason."""
+    """The reason for skipping what the system cannot read."""
     return f"{READ_FAILURE}: {(error.strerror or str(error)).lower()}"

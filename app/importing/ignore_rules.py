@@ -1,9 +1,9 @@
-"""`.gitignore` files as git reads them: which files and folders they leave out.
+"""`.gitignore` files: which files and folders they leave out.
 
-Owns the meaning of patterns, byte for byte as in git's `dir.c` and `wildmatch.c`. Every line means
-something or nothing; none is an error, as in git. Patterns come from folders of others, so matching
-takes no longer than a path's length times a pattern's: each star takes the first place that fits,
-which is enough, and none is tried again.
+Patterns mean, byte for byte, what git's `dir.c` and `wildmatch.c` make of them; an invalid one
+matches nothing and is no error. Patterns may be hostile, so matching takes time proportional to the
+length of the path times that of the pattern: each star takes its first match, which suffices, and
+never backtracks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MAX_RULES_BYTES = 2**17
-"""A larger `.gitignore` is no list that a person keeps; nothing of it is read."""
+"""A larger `.gitignore` is hardly kept by a person and is not read."""
 
 _STAR, _STARS = "*", "**"
 _SLASH = frozenset(b"/")
@@ -42,11 +42,11 @@ _NAMED_SETS = {
 }
 
 Token = frozenset[int] | str
-"""One place of a pattern: the bytes that fit there, or a star."""
+"""One position of a pattern: the bytes that match there, or a star."""
 
 
 class _NeverMatchesError(Exception):
-    """The pattern is one that git accepts and that matches nothing."""
+    """Git accepts the pattern, but it matches nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class IgnorePattern:
     """One line of a `.gitignore`.
 
     Attributes:
-        matcher: matches the whole path below the file's folder, or the whole name if `by_name`.
-        include: whether it takes back what an earlier pattern ignored.
-        folders_only: whether it is for folders alone.
-        by_name: whether it is for names in any folder below.
+        matcher: matches the whole path relative to the file's folder, or the name if `by_name`.
+        include: it begins with `!` and re-includes what an earlier pattern ignored.
+        folders_only: it ends with a slash and matches folders alone.
+        by_name: it contains no slash and matches names in any folder below.
     """
 
     matcher: re.Pattern[bytes]
@@ -73,15 +73,15 @@ class IgnoreRules:
     files: tuple[tuple[Path, tuple[IgnorePattern, ...]], ...] = ()
 
     def within(self, folder: Path) -> IgnoreRules:
-        """These and the folder's own."""
+        """These rules and the folder's own."""
         path = folder / ".gitignore"
-        # Behind a link git reads none: it may lead anywhere.
+        # Like git, do not follow a link: it may lead anywhere.
         return self if path.is_symlink() else IgnoreRules((*self.files, *_read(folder, path)))
 
     def ignore(self, path: Path, folder: bool) -> bool:
-        """Whether to skip `path`, a folder or not, whose own folder is not ignored.
+        """Whether to skip `path`, whose parent folder is not ignored.
 
-        The last pattern that matches decides, in the deepest file with one that does.
+        The last matching pattern decides, of the deepest file that has one.
         """
         for base, patterns in reversed(self.files):
             name = os.fsencode(path.relative_to(base).as_posix())
@@ -111,7 +111,7 @@ def rules_above(root: Path) -> IgnoreRules:
 
 
 def _read(base: Path, path: Path) -> tuple[tuple[Path, tuple[IgnorePattern, ...]], ...]:
-    """The patterns in one file; none if it is missing or, as in git, cannot be read."""
+    """The patterns in one file; as in git, none if it is missing or cannot be read."""
     try:
         if not os.path.isfile(path) or path.stat().st_size > MAX_RULES_BYTES:
             return ()
@@ -122,7 +122,7 @@ def _read(base: Path, path: Path) -> tuple[tuple[Path, tuple[IgnorePattern, ...]
 
 
 def parse_patterns(content: bytes) -> Iterator[IgnorePattern]:
-    """The patterns in a `.gitignore`, in its order; lines that can match nothing are left out."""
+    """The patterns in a `.gitignore`, in its order, without those that match nothing."""
     for line in content.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         text = _without_trailing_blanks(line.removesuffix(b"\r").partition(b"\0")[0])
         if text and not text.startswith(b"#"):
@@ -133,7 +133,7 @@ def parse_patterns(content: bytes) -> Iterator[IgnorePattern]:
 
 
 def _without_trailing_blanks(line: bytes) -> bytes:
-    """`line` without blanks at its end; a backslash keeps the one behind it."""
+    """`line` without trailing spaces; a backslash protects the space after it."""
     kept = re.match(rb"(?:[^\\ ]|\\.?| +(?=[^ ]))*", line, re.DOTALL)
     assert kept is not None
     return kept[0]
@@ -149,13 +149,13 @@ def _pattern(text: bytes) -> IgnorePattern:
     else:
         plain = re.match(rb"/?([^*?\[\\]*)", text)
         assert plain is not None
-        # git compares the plain beginning by itself: what follows is read as if it began there.
+        # git compares the literal prefix separately and parses the rest as a pattern of its own.
         expression = re.escape(plain[1]) + _path(_segments(text[plain.end() :]))
     return IgnorePattern(re.compile(expression, re.DOTALL), include, folders_only, by_name)
 
 
 def _path(segments: Sequence[Sequence[Token]]) -> bytes:
-    """An expression for a whole path; `**` stands for any number of folders."""
+    """An expression for a whole path; `**` matches any number of folders."""
     groups: list[list[bytes]] = [[]]
     for segment in segments:
         if segment == [_STARS]:
@@ -171,7 +171,7 @@ def _path(segments: Sequence[Sequence[Token]]) -> bytes:
 
 
 def _segment(tokens: Sequence[Token]) -> bytes:
-    """An expression for what is between two slashes."""
+    """An expression for one component of a path."""
     pieces = [b""]
     for token in tokens:
         if isinstance(token, frozenset):
@@ -185,15 +185,15 @@ def _segment(tokens: Sequence[Token]) -> bytes:
     return first + b"".join(b"(?>[^/]*?" + piece + b")" for piece in middle) + b"[^/]*" + last
 
 
-def _one_of(fitting: frozenset[int]) -> bytes:
-    if not fitting - _SLASH:
+def _one_of(allowed: frozenset[int]) -> bytes:
+    if not allowed - _SLASH:
         raise _NeverMatchesError
-    codes = b"".join(rb"\x%02x" % code for code in sorted(fitting - _SLASH))
-    return b"[^/]" if fitting == _ALL else b"[" + codes + b"]"
+    codes = b"".join(rb"\x%02x" % code for code in sorted(allowed - _SLASH))
+    return b"[^/]" if allowed == _ALL else b"[" + codes + b"]"
 
 
 def _segments(text: bytes) -> list[list[Token]]:
-    """The tokens between slashes."""
+    """The tokens of each component."""
     segments: list[list[Token]] = [[]]
     position = 0
     while position < len(text):
@@ -226,7 +226,7 @@ def _byte_class(text: bytes, start: int) -> tuple[frozenset[int], int]:
     """The bytes in the brackets that open before `start`, and where the next token begins."""
     negated = _at(text, start) in b"!^"
     position = start + negated
-    fitting: set[int] = set()
+    allowed: set[int] = set()
     before = b""  # the beginning of a range, if a hyphen follows
     first = True
     while first or _at(text, position) != b"]":
@@ -235,20 +235,20 @@ def _byte_class(text: bytes, start: int) -> tuple[frozenset[int], int]:
         if named:
             if named[1] not in _NAMED_SETS:
                 raise _NeverMatchesError
-            fitting |= _NAMED_SETS[named[1]]
+            allowed |= _NAMED_SETS[named[1]]
             before, position = b"", named.end()
             continue
         ranged = before and text.startswith(b"-", position) and _at(text, position + 1) != b"]"
         position += bool(ranged)
         position += _at(text, position) == b"\\"
         end = _at(text, position)
-        fitting |= set(range(ord(before), ord(end) + 1)) if ranged else set(end)
+        allowed |= set(range(ord(before), ord(end) + 1)) if ranged else set(end)
         before, position = b"" if ranged else end, position + 1
-    return frozenset(_ALL - fitting if negated else fitting), position + 1
+    return frozenset(_ALL - allowed if negated else allowed), position + 1
 
 
 def _at(text: bytes, position: int) -> bytes:
-    """The byte there; a pattern that ends where one must follow matches nothing."""
+    """The byte at `position`; a pattern that ends before it matches nothing."""
     if position >= len(text):
         raise _NeverMatchesError
     return text[position : position + 1]

@@ -1,8 +1,7 @@
-"""What readers are given and what they return, with the limits on both.
+"""The input and output of readers, with the limits on both.
 
 An `ImportFile` is one file, or one member of an archive, not yet read. A `FormatReader` turns it
-into documents, and into `SkippedFile`s where a part of it cannot be used. Owns how large a file may
-be that is read into memory.
+into documents, and into a `SkippedFile` for each part that cannot be used.
 """
 
 from __future__ import annotations
@@ -20,34 +19,33 @@ from datastores.library.documents import Document
 MIB = 2**20
 
 MAX_TEXT_BYTES = 32 * MIB
-"""Largest file that is read as a whole: a long book has 5 MiB."""
+"""Largest file that is read as a whole; a long book has 5 MiB."""
 
 MAX_JSON_BYTES = MIB
-"""Largest JSON file of an unknown format: a larger one is data, not something a person wrote."""
+"""Largest JSON file of an unknown format; a larger one is data, not something a person wrote."""
 
 MAX_ENTRY_BYTES = 32 * MIB
 """Largest single conversation of an export; the export itself is streamed and may be any size."""
 
 MAX_PDF_BYTES = 128 * MIB
-"""Largest PDF: pictures are most of it."""
+"""Larger than for texts, since most of a PDF is pictures."""
 
 MAX_JSON_DEPTH = 200
-"""Deepest nesting of JSON: exports use about 10."""
+"""Exports nest about 10 deep."""
 
 MAX_ARCHIVE_MEMBERS = 100_000
-"""Most members of one archive."""
 
 MAX_ARCHIVE_RATIO = 20
-"""How many times its size an archive may unpack to; text compresses to a tenth, logs to less."""
+"""Most times its own size that an archive may unpack to; text compresses to a tenth, logs more."""
 
 MIN_UNPACKED_LIMIT_BYTES = 40 * MIB
-"""What any archive may unpack to, however small it is."""
+"""Any archive may unpack to this size."""
 
 NO_TEXT = "no text in it"
-"""Why a file is skipped that shows none, such as a scan."""
+"""Reason for skipping a file without text, such as a scan."""
 
 HEAD_BYTES = 2**16
-"""The start of a file, by which its format is recognised."""
+"""Size of the beginning by which a file's format is recognised."""
 
 
 def mebibytes(size: int) -> str:
@@ -57,12 +55,12 @@ def mebibytes(size: int) -> str:
 
 @dataclass(frozen=True)
 class ImportFile:
-    """Bytes with a name.
+    """A named file, not yet read.
 
     Attributes:
-        name: path within its import, in a form that can be stored; hostile until sanitised.
+        name: path within its import, as from `storable_name`; hostile until sanitised.
         size: in bytes, as the file system or the archive claims.
-        open: a fresh binary stream of it. Raises OSError.
+        open: returns a fresh binary stream of it. Raises OSError.
     """
 
     name: str
@@ -71,30 +69,30 @@ class ImportFile:
 
     @property
     def stem(self) -> str:
-        """The last part of the name, without its suffix."""
+        """The last component of the name, without its suffix."""
         return PurePosixPath(self.name).stem
 
     @property
     def filename(self) -> str:
-        """The last part of the name, in small letters."""
+        """The last component of the name, in lower case."""
         return PurePosixPath(self.name).name.lower()
 
     @property
     def suffix(self) -> str:
-        """With its dot, in small letters; empty where there is none."""
+        """The suffix with its dot, in lower case; empty if there is none."""
         return PurePosixPath(self.filename).suffix
 
     @cached_property
     def head(self) -> bytes:
-        """The first `HEAD_BYTES`."""
+        """The first `HEAD_BYTES` bytes."""
         with self.open() as stream:
             return stream.read(HEAD_BYTES)
 
     def read(self, limit: int) -> bytes:
-        """All of it.
+        """The whole content.
 
         Raises:
-            InputError: it has more than `limit` bytes, whatever its `size` says.
+            InputError: it has more than `limit` bytes, whatever `size` claims.
         """
         with self.open() as stream:
             content = stream.read(limit + 1)
@@ -104,11 +102,7 @@ class ImportFile:
 
 
 class ReadTracker:
-    """Tracks how far a file has been read.
-
-    Attributes:
-        file: the same file, to be given to readers.
-    """
+    """Tracks how far `file`, a copy of the given one, has been read."""
 
     def __init__(self, file: ImportFile) -> None:
         self.file = replace(file, open=self._opened)
@@ -117,7 +111,7 @@ class ReadTracker:
 
     @property
     def position(self) -> int:
-        """Of the stream that was opened last, in bytes; 0 when it is closed."""
+        """Position of the stream opened last, in bytes; 0 once it is closed."""
         return 0 if self._stream is None or self._stream.closed else self._stream.tell()
 
     def _opened(self) -> BinaryIO:
@@ -134,10 +128,10 @@ class FormatReader:
 
     Attributes:
         format: its name, for people.
-        claims: whether a file has this format, by its name and its head alone.
-        read: the documents in it. Raises InputError, whose message is a reason as in
+        claims: tells whether a file has this format, by its name and its head alone.
+        read: yields the documents in it. Raises InputError, whose message is a reason as in
             `SkippedFile`, where nothing (more) of it can be used.
-        limit: the largest file it reads, in bytes; None if it streams.
+        limit: size of the largest file it reads, in bytes; None if it streams.
     """
 
     format: str

@@ -1,7 +1,7 @@
-"""The bytes of a JSON file as ijson reads them, from what programs write as JSON.
+"""Makes what programs write as JSON readable for ijson.
 
-Owns what ijson does not read: byte order marks and UTF-16, bytes that are not UTF-8, halves of
-surrogate pairs, NaN and infinities as Python writes them, numbers of thousands of digits.
+ijson rejects byte order marks, UTF-16, invalid UTF-8, lone surrogates, NaN and infinities as Python
+writes them, and numbers of thousands of digits.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from app.importing.encodings import AS_WESTERN, BYTE_ORDER_MARKS
 from datastores.errors import InputError
 
 MAX_DIGITS = 1000
-"""Longest number; converting one of hundreds of thousands of digits crashes ijson."""
+"""A number of hundreds of thousands of digits crashes ijson."""
 
 _CUT = re.compile(rb".*(?:[\s,:\]}\x80-\xff]|\\u(?![dD][89abAB])[0-9a-fA-F]{4})", re.DOTALL)
-"""Up to a place that is in no number, no word and no escape."""
+"""Up to the last position outside numbers, words and escapes."""
 
 _MAX_CARRIED = 2**16
-"""Bytes without such a place, as in an encoded picture, after which any place will do."""
+"""Bytes without such a position, as in an encoded picture, after which any is used."""
 
 _SURROGATES = re.compile(
     rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
@@ -41,10 +41,10 @@ _BY_ZEROS: dict[tuple[bool, ...], str] = {
 
 
 class CleanedJson:
-    """A stream of JSON as ijson reads it.
+    """A stream of JSON that ijson accepts.
 
-    A byte order mark is dropped, UTF-16 and UTF-32 become UTF-8, bytes that are not UTF-8 are read
-    as Windows-1252, halves of surrogate pairs become U+FFFD, NaN and infinities null.
+    A byte order mark is dropped, UTF-16 and UTF-32 become UTF-8, invalid UTF-8 is read as
+    Windows-1252, lone surrogates become U+FFFD, NaN and infinities null.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -54,7 +54,7 @@ class CleanedJson:
         self._in_string = False
 
     def read(self, size: int) -> bytes:
-        """The next bytes, `size` or somewhat more or fewer; none only at the end.
+        """About `size` more bytes; none only at the end.
 
         Raises:
             InputError: a number is too long.
@@ -95,8 +95,8 @@ def in_utf8(stream: BinaryIO) -> BinaryIO:
 
 
 def json_encoding(start: bytes) -> str:
-    """The encoding of JSON that begins with `start`: by its mark, else by the zeros beside its
-    first character, which is one of ASCII; UTF-8 else (RFC 4627, section 3)."""
+    """The encoding of JSON that begins with `start`: by its mark, else by the zeros around its
+    first character, which is ASCII, else UTF-8 (RFC 4627, section 3)."""
     marked = (name for mark, name in BYTE_ORDER_MARKS.items() if start.startswith(mark))
     zeros = tuple(byte == 0 for byte in start[:4])
     return next(marked, _BY_ZEROS.get(zeros, "utf-8"))

@@ -1,8 +1,7 @@
-"""JSON of any size as a stream of records, with limits on each of them.
+"""JSON of any size as a stream of records of limited size.
 
-An export is an array of conversations, a single conversation, one a line, or an object that holds
-the array somewhere. Owns finding the records in all of these. Refuses to know what a conversation
-looks like, and how JSON is encoded (`json_cleaning`).
+An export is an array of conversations, one conversation, one on each line, or an object with the
+array somewhere inside. Callers decide what a conversation looks like.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from app.importing.json_cleaning import CleanedJson, in_utf8, json_encoding
 from datastores.errors import InputError
 
 MAX_DROPPED_BYTES = 16 * MAX_ENTRY_BYTES
-"""Largest entry that is read to its end, to skip it."""
+"""Largest entry that is skipped by reading it to its end; a larger one ends the import."""
 
 _EXCEEDS = "exceeds"
-"""An event of our own: the entry so far is larger than `MAX_ENTRY_BYTES`."""
+"""An additional event: the current entry is larger than `MAX_ENTRY_BYTES`."""
 
 DAMAGED = "damaged or truncated JSON"
 _TOO_LARGE = "an entry larger than {}"
@@ -41,7 +40,7 @@ _TOO_DEEP = f"JSON nested more than {MAX_JSON_DEPTH} deep"
 JSON_LINES_SUFFIXES = (".jsonl", ".ndjson")
 
 Event = tuple[str, Any]
-"""What ijson parses: `start_map`, `map_key`, `string` … with its value."""
+"""An event of ijson (`start_map`, `map_key`, `string` …) and its value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class JsonShape:
 
     Attributes:
         array: whether it is an array of objects.
-        keys: of the first object, as far as the beginning shows them; empty if there is none.
+        keys: those of the first object within the beginning; empty if there is none.
     """
 
     array: bool
@@ -62,11 +61,10 @@ class JsonRecord:
     """One record.
 
     Attributes:
-        number: from 1.
-        value: any JSON value.
-        rest: whether it is an object without records that were in it and came before.
-        size: about how many bytes it has.
-        dropped: whether it was too large to be kept; it has no value then.
+        number: counted from 1.
+        rest: the value is an object from which other records have been taken and yielded.
+        size: approximate size in bytes.
+        dropped: it was too large to keep, and `value` is empty.
     """
 
     number: int
@@ -106,7 +104,7 @@ def utf8_head(file: ImportFile) -> bytes:
 
 @lru_cache(maxsize=2)
 def json_shape(head: bytes) -> JsonShape:
-    """The shape of a file that begins with `head`, as from `utf8_head`; it may be no JSON."""
+    """The shape of a file that begins with `head`, from `utf8_head`; it need not be JSON."""
     if first := _first_line(head):
         return JsonShape(False, frozenset(first))
     array, keys, depth = False, set(), 0
@@ -120,7 +118,7 @@ def json_shape(head: bytes) -> JsonShape:
             if (closes and depth == array and keys) or depth > MAX_JSON_DEPTH:
                 break
     except (JSONError, InputError):
-        # The head ends in the middle, or is no JSON: what was parsed until there counts.
+        # The head is cut off or is not JSON: keep what was parsed so far.
         pass
     return JsonShape(array, frozenset(keys))
 
@@ -132,12 +130,12 @@ def records(
 ) -> Iterator[JsonRecord | SkippedFile]:
     """The records of `file`, one at a time.
 
-    They are the elements of an array, the values of lines, or, of an object, each element of an
-    array in it that holds a part of a record, as `is_part` tells, and is whole, and at last the
-    object without those.
-    Lines are parsed one by one, so that only a damaged one is lost. In any other file nothing after
-    the damage can be read, and the record that it is in is given as far as it was read. Of an
-    array, an element that is too large is skipped.
+    They are the elements of an array, or the values of lines. Of an object, they are the elements
+    of its arrays that contain a part of a record (`is_part`) and are complete (`is_whole`), and
+    finally the object without those.
+    A damaged line costs that line alone. In any other file nothing after the damage can be read;
+    the record that contains it is yielded as far as it was read. An array element that is too large
+    is skipped.
 
     Raises:
         InputError: nested too deep, or an object or a number too large.
@@ -165,12 +163,10 @@ def records(
 
 
 def items(stream: BinaryIO, prefix: str, limit: int = MAX_ENTRY_BYTES) -> Iterator[Any]:
-    """The values at `prefix`, as ijson writes it, one after another.
-
-    Numbers with a fraction are Decimals.
+    """The values at `prefix`, in ijson's notation; numbers with a fraction are Decimals.
 
     Args:
-        limit: the most bytes of one value.
+        limit: size of the largest value, in bytes.
 
     Raises:
         InputError: damaged, nested too deep, or a value or a number too large.
@@ -196,7 +192,7 @@ def require_shallow(stream: BinaryIO) -> None:
 
 
 class _RecordBuilder:
-    """Builds values from ijson's events, and gives records away as soon as they are complete."""
+    """Builds values from ijson's events, and yields records as soon as they are complete."""
 
     def __init__(
         self,
@@ -213,7 +209,7 @@ class _RecordBuilder:
         self._dropping = False
 
     def build(self, events: Iterable[Event]) -> Iterator[JsonRecord]:
-        """Yields each record as soon as the events complete it."""
+        """The records that `events` complete."""
         for event, value in events:
             if event == "map_key":
                 self._keys[-1] = value
@@ -237,7 +233,7 @@ class _RecordBuilder:
                 yield self._record(value)
 
     def unfinished(self) -> Iterator[JsonRecord]:
-        """The record that is open, if any, as far as it was read."""
+        """The incomplete record, if any, as far as it was read."""
         while len(self._open) > 1:
             self._attach(self._close())
         while self._open:
@@ -252,7 +248,7 @@ class _RecordBuilder:
         return JsonRecord(self._number, value, rest, dropped=dropped)
 
     def _drop(self) -> None:
-        """Keep nothing of the element that is open."""
+        """Discard the current element."""
         if not self._open or isinstance(self._open[0], dict):
             raise InputError(_TOO_LARGE.format(mebibytes(MAX_ENTRY_BYTES)))
         self._dropping = True
@@ -284,7 +280,7 @@ class _RecordBuilder:
 
 
 class _EntryMeter:
-    """A stream that refuses a record that is too large before it fills the memory."""
+    """A stream that raises InputError for a record that is too large before it fills the memory."""
 
     def __init__(self, stream: CleanedJson, limit: int) -> None:
         self.used = 0
@@ -300,7 +296,7 @@ class _EntryMeter:
 
 
 def _metered(events: Iterable[Event], meter: _EntryMeter) -> Iterator[Event]:
-    """`events`, with an `_EXCEEDS` where an entry turns out to be too large."""
+    """`events`, with an `_EXCEEDS` where an entry grows too large."""
     exceeds = False
     for event in events:
         if exceeds != (meter.used > MAX_ENTRY_BYTES):
@@ -323,9 +319,9 @@ def _shallow(events: Iterable[Event]) -> Iterator[Event]:
 
 
 def _has_lines(file: ImportFile) -> bool:
-    """Whether each line is a value: the first one is a complete object, and another follows it.
+    """Whether each line is a value: the first is a complete object, and another one follows.
 
-    A name that says so will do too, unless an array begins on the first line.
+    The suffix of JSON lines suffices, unless a longer array begins on the first line.
     """
     head = utf8_head(file)
     first, _, rest = head.partition(b"\n")
@@ -335,7 +331,7 @@ def _has_lines(file: ImportFile) -> bool:
 
 
 def _first_line(head: bytes) -> dict[str, Any]:
-    """The object in the first line of several; empty if that is not one."""
+    """The object on the first of several lines; empty if it is not one."""
     line, end, _ = head.partition(b"\n")
     if not line.startswith(b"{") or not end:
         return {}
@@ -357,7 +353,7 @@ def _lines(file: ImportFile) -> Iterator[JsonRecord | SkippedFile]:
 
 
 def _parsed(line: bytes) -> Any:
-    """The value of a line; Python's parser accepts NaN and halves of surrogate pairs."""
+    """The value of a line; Python's parser accepts NaN and lone surrogates."""
     if len(line) >= MAX_ENTRY_BYTES:
         raise InputError(_TOO_LARGE.format(mebibytes(MAX_ENTRY_BYTES)))
     try:
@@ -369,7 +365,7 @@ def _parsed(line: bytes) -> Any:
 
 
 def _bounded_lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines, cut at the largest size that is parsed; the rest of a longer one is dropped."""
+    """Lines, truncated at `MAX_ENTRY_BYTES`."""
     while line := stream.readline(MAX_ENTRY_BYTES):
         rest = line
         while len(rest) == MAX_ENTRY_BYTES and not rest.endswith(b"\n"):

@@ -1,7 +1,7 @@
-"""Paths typed into one line: parsed and completed.
+"""Parses and completes paths typed into one line.
 
 Words are separated as in a shell: by spaces, unless quoted or escaped. A line that is an existing
-path is that one path, spaces included. Reads folders; changes nothing.
+path is that one path, spaces included.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from app.sanitise import clean
 
 MAX_ENTRIES = 2000
-"""Entries of one folder that are read: the next characters typed narrow them down."""
+"""Most entries of one folder that are read: the next characters typed narrow them down."""
 
 _SPECIAL = re.compile(r"""([\s\\'"])""")
 
@@ -27,7 +27,7 @@ class PathCompletion:
 
     Attributes:
         line: completed as far as it is unambiguous; unchanged if nothing matches.
-        names: the candidates, folders with a slash at the end.
+        names: the candidates; folders end with a slash.
     """
 
     line: str
@@ -35,7 +35,7 @@ class PathCompletion:
 
 
 def paths_of(line: str) -> list[Path]:
-    """The paths in `line`, `~` expanded; none in an empty one."""
+    """The paths in `line`, with `~` expanded."""
     line = line.replace("\0", "")
     whole = line.strip()
     if os.path.exists(os.path.expanduser(whole)):
@@ -65,12 +65,12 @@ def completion(line: str) -> PathCompletion:
 
 
 def names_in(path: str) -> list[str]:
-    """The paths that begin with `path`, within its folder; folders end with a slash."""
+    """The existing paths in the folder of `path` that begin with it; folders end with a slash."""
     return [(_folder(path) if path != "~" else "") + name for name in _names(path)]
 
 
 def _names(path: str) -> list[str]:
-    """Entries of the folder of `path` that begin with its last part, if a screen can show them."""
+    """Entries of the folder of `path` that begin with its last component and can be displayed."""
     if path == "~":
         return ["~/"]
     prefix = path.removeprefix(_folder(path))
@@ -83,7 +83,7 @@ def _names(path: str) -> list[str]:
                 if entry.name.startswith(prefix) and not hidden and not hostile:
                     names.append(entry.name + "/" * os.path.isdir(entry.path))
     except OSError:
-        # Nothing to complete: there is no such folder (yet), or it cannot be read.
+        # Nothing to complete: the folder does not exist (yet), or cannot be read.
         return []
     return sorted(names)
 

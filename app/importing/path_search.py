@@ -1,9 +1,8 @@
-"""Files and folders by a few letters of their path, and the paths in what was dropped or pasted.
+"""Finds files and folders by a few letters of their path, and paths in dropped or pasted text.
 
-Paths are searched in one folder, as far as an import would look: `.gitignore` is respected, folders
-of version control and of programs are left out. A path that is typed from the root, from `~` or
-from a parent folder is completed folder by folder instead. Reads folders, which takes seconds where
-they are large; changes nothing.
+The search covers what an import of one folder would read: `.gitignore` is respected, folders of
+version control and of programs are left out. A path that is typed from the root, from `~` or from a
+parent folder is completed folder by folder instead. Reading a large folder takes seconds.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from app.importing.skipped_names import is_left_behind, skip_reason
 from app.sanitise import clean
 
 MAX_PATHS = 20_000
-"""Files and folders that are searched, those near the top first."""
+"""Most files and folders that are searched, those near the top first."""
 MAX_AGE_S = 5.0
-"""After this time, the folder is read again."""
+"""Time after which the folder is read again."""
 MAX_DROPPED_CHARACTERS = 20_000
-"""A longer text is no list of paths."""
+"""A longer text is not taken for a list of paths."""
 
 _FROM_ELSEWHERE = re.compile(r"~?/|\.\.?/|~$|\.\.$")
 
@@ -51,10 +50,10 @@ class PathSearch:
 
 
 def match(typed: str, path: str) -> tuple[int, int, int] | None:
-    """How well `typed` matches `path`, smallest best; None if its letters are not in it in order.
+    """Rank of `path` for `typed`, lower is better; None if `typed` is not a subsequence of it.
 
-    A name that begins with it is best, then a name or a path that contains it. Hidden files match
-    only what begins with a dot.
+    Best is a name or path that begins with it, then a name and then a path that contains it. Hidden
+    files match only where `typed` has a part that begins with a dot.
     """
     wanted, whole = typed.lower(), path.lower().rstrip("/")
     name = whole.rpartition("/")[2]
@@ -76,16 +75,19 @@ def match(typed: str, path: str) -> tuple[int, int, int] | None:
 
 
 def dropped_paths(text: str) -> list[Path]:
-    """The files in `text`, if it is nothing but full paths of existing ones; else none.
+    """The paths in `text` if it consists of absolute paths of existing files alone, else none.
 
-    Terminals paste a dropped file as its path, quoted, escaped or as a `file://` address, several
-    of them on one line or one a line.
+    Terminals paste a dropped file as its path, quoted, escaped or as a `file://` URL, several of
+    them on one line or each on its own.
     """
     if len(text) > MAX_DROPPED_CHARACTERS or "\0" in text:
         return []
     paths: list[Path] = []
     for line in filter(None, map(str.strip, text.splitlines())):
-        words = [line] if _existing(line) else _words(line)
+        try:
+            words = [line] if _existing(line) else shlex.split(line)
+        except ValueError:  # an unclosed quote
+            return []
         found = [_existing(word) for word in words]
         if not words or None in found:
             return []
@@ -93,19 +95,12 @@ def dropped_paths(text: str) -> list[Path]:
     return paths
 
 
-def _words(line: str) -> list[str]:
-    try:
-        return shlex.split(line)
-    except ValueError:  # an unclosed quote
-        return []
-
-
 def _existing(word: str) -> Path | None:
-    """The full path in `word`, if there is such a file or folder."""
+    """The absolute path in `word`, if such a file or folder exists."""
     if word.startswith("file://"):
         try:
             word = unquote(urlparse(word).path)
-        except ValueError:  # brackets that are no address
+        except ValueError:  # brackets that are not an IPv6 address
             return None
     if not word.startswith(("/", "~/")) or "\0" in word:
         return None
@@ -123,7 +118,7 @@ def _walk(root: Path) -> Iterator[str]:
             with os.scandir(folder) as found:
                 entries = sorted(found, key=lambda entry: entry.name)[:MAX_ENTRIES]
         except OSError:
-            continue  # it cannot be read, so nothing in it can be attached
+            continue  # nothing in an unreadable folder can be attached
         rules = rules.within(folder)
         for entry in entries:
             is_folder = os.path.isdir(entry.path) and not entry.is_symlink()

@@ -1,15 +1,16 @@
-"""An import: finds the files in what the person named, reads their documents, and stores them.
+"""An import: finds the files under the given paths, reads their documents, and stores them.
 
-Owns the order of this work. One bad file never stops the rest: all are read in a process that may
-die of one (`reader_process`). Files come in a fixed order and documents are stored in groups, each
-in one transaction: after a kill at any time, importing again ends in the same state as an import
-without one. Closing the generator cancels; what is stored stays. Refuses to know formats.
+A bad file never stops the rest: files are read in a process that may crash (`reader_process`).
+Files come in a fixed order, and documents are stored in groups, each in one transaction: after a
+kill at any time, importing again ends in the same state as an uninterrupted import. Closing the
+generator cancels; what is stored stays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence, Set
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from time import perf_counter
 
@@ -30,17 +31,17 @@ from datastores.library.library import Library
 
 MAX_GROUP_CHARACTERS = 2**22
 MAX_GROUP_AGE_S = 0.5
-"""A group is stored when it is this large or this old: so much is lost by a kill."""
+"""A group is stored when it is this large or this old, which bounds what a kill loses."""
 
 FINDING_EVENT_FILES = 500
-"""Files between two events while folders are searched."""
+"""Files between two `FindingFiles` events."""
 
 MAX_NAMED_REASONS = 3
 """Reasons named in the error of an import that stored nothing."""
 
 
 class DocumentWriter:
-    """Stores the documents of one file after another in groups, and counts them."""
+    """Stores documents in groups, file by file, and counts them."""
 
     def __init__(self, library: Library, report: ImportReport) -> None:
         self._library = library
@@ -50,7 +51,7 @@ class DocumentWriter:
         self._since = perf_counter()
 
     def add(self, import_path: str, file: str, position: int, read: ReadDocument) -> None:
-        """Add a document that was read."""
+        """Add a document to the current group."""
         self._group.append(StoreDocument(import_path, file, position, read.document))
         self._characters += read.document.characters
         for kind in read.secrets:
@@ -58,20 +59,20 @@ class DocumentWriter:
         self._flush_if_due()
 
     def finish(self, import_path: str, file: str, digest: str, count: int) -> None:
-        """Record that a file was read to its end, as in `FinishFile`."""
+        """Record that a file was read to its end; see `FinishFile`."""
         self._group.append(FinishFile(import_path, file, digest, count))
         self._flush_if_due()
 
     def skip_unchanged(self, documents: int) -> None:
-        """Count documents of a file that did not change."""
+        """Count the documents of an unchanged file."""
         self._report.unchanged += documents
 
     def flush(self) -> None:
         """Store the current group."""
-        puts = sum(isinstance(entry, StoreDocument) for entry in self._group)
+        written = sum(isinstance(entry, StoreDocument) for entry in self._group)
         stored = self._library.write(self._group)
         self._report.documents += len(stored)
-        self._report.unchanged += puts - len(stored)
+        self._report.unchanged += written - len(stored)
         self._report.characters += sum(entry.document.characters for entry in stored)
         self._group, self._characters, self._since = [], 0, perf_counter()
 
@@ -95,13 +96,14 @@ def import_paths(
 
     Raises:
         StoreError: the library cannot be written.
-        InputError: no path exists; or, after `ImportFinished`: nothing was imported, now or before.
+        InputError: no path exists; or, after `ImportFinished`, nothing was or had been imported.
     """
     if all(map(_is_missing, paths)):
         raise InputError(f"nothing imported: no such file or folder: {paths[0]}")
     report = ImportReport()
     found: list[FoundFile] = []
-    for item in _find(paths, frozenset(path.resolve() for path in own)):
+    resolved = frozenset(path.resolve() for path in own)
+    for item in chain.from_iterable(find_files(path, resolved) for path in paths):
         if isinstance(item, SkippedFile):
             yield _count(report, item)
             continue
@@ -122,14 +124,9 @@ def _is_missing(path: Path) -> bool:
         expanded(path).lstat()
     except (FileNotFoundError, NotADirectoryError):
         return True
-    except OSError:  # there, and skipped with its reason
+    except OSError:  # it exists, and is skipped with its reason
         return False
     return False
-
-
-def _find(paths: Sequence[Path], own: frozenset[Path]) -> Iterator[FoundFile | SkippedFile]:
-    for path in paths:
-        yield from find_files(path, own)
 
 
 def _import_files(
@@ -159,7 +156,7 @@ def _import_files(
 def _import_file(
     item: FoundFile, reader: ReaderProcess, library: Library, writer: DocumentWriter
 ) -> Iterator[SkippedFile | None]:
-    """Import one file unless it is unchanged; yields what is skipped, and None for progress."""
+    """Import one file unless it is unchanged; yields None when it starts and for each document."""
     known, documents = library.finished_file(item.import_path, item.name)
     digest, count = "", 0
     yield None
@@ -186,7 +183,7 @@ def _count(report: ImportReport, skipped: SkippedFile) -> SkippedFile:
 
 
 def _reasons(report: ImportReport) -> str:
-    """The most common reasons, with their counts."""
+    """The most common reasons for skipping files, with their counts."""
     counts = sorted(report.counts.items(), key=lambda item: -item[1])
     named = [f"{reason} ({count})" for reason, count in counts[:MAX_NAMED_REASONS]]
     return ", ".join(named) or "there are no files in it"

@@ -1,8 +1,8 @@
 """An import in a child process: `python -m app.importing.process`.
 
-A process of its own, since reading, hashing and redacting would hold the interpreter that an answer
-is being decoded in. Owns both sides: `import_in_child` in the parent, and what the child does. The
-child may be killed at any time; what is stored stays. Refuses to know screens.
+Reading, hashing and redacting would hold the GIL of the process that decodes an answer. The module
+has both sides: `import_in_child` for the parent, and `import_and_report` for the child, which may
+be killed at any time; what is stored stays.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from datastores.library.library import Library
 from engines.child_process import AsyncChildProcess, emit, run_child
 
 MAX_NAMED_FILES = 200
-"""More changed files than this are not named to the child, which then reads all of the import."""
+"""With more changed files than this, the child reads the whole import."""
 
 
 async def import_in_child(
@@ -37,10 +37,10 @@ async def import_in_child(
 ) -> AsyncGenerator[list[Event], None]:
     """Import `paths` into the library of `locations`; yields batches of events, ten a second.
 
-    Closing it kills the child: what is stored stays, and importing the same paths continues there.
+    Closing it kills the child; importing the same paths again resumes.
 
     Args:
-        only: names of the files to import of the one path in `paths`; empty for all.
+        only: names of the files to import from the only path in `paths`; empty for all.
 
     Raises:
         InputError, StoreError: as `import_paths`; StoreError also if the child dies.
@@ -71,17 +71,18 @@ def _event(kind: str, **fields: Any) -> Event:
 
 
 NICENESS = 10
-"""Lower than that of the answer being written, but not the lowest: the person waits for both."""
+"""Lower priority than the answer being written, but not the lowest: the user waits for both."""
 BATCH_INTERVAL_S = 0.1
-"""The time between two messages; the interface shows no more."""
+"""Time between two messages; the interface redraws no more often."""
 
 
 def import_and_report(arguments: Sequence[str]) -> None:
-    """In the child: import, and emit what happens in batches; of progress only the latest.
+    """In the child: import, and emit events in batches, with only the latest of several progress
+    events in a row.
 
     Args:
-        arguments: data, cache and configuration directory; how many names of files follow, and
-            these names; then the paths.
+        arguments: data, cache and configuration directory; the number of file names and these
+            names; then the paths.
     """
     data, cache, config, count, *rest = arguments
     only = frozenset(rest[: int(count)]) or None

@@ -1,11 +1,10 @@
 """The process that reads files: `python -m app.importing.reader_process`.
 
-Files are hostile: their bytes reach parsers that crash, hang or fill the memory. So one process
-reads one file after another, within limits of memory and of processor time, and may die of any.
-Owns both sides: `ReaderProcess`, which keeps the process, and what the process does. One serves
-many files, since starting it takes a fifth of a second; a file that kills it is skipped, of an
-archive only the member, and the next file gets a new process. Refuses to know formats (`readers`)
-and what a reader may raise (`reading`).
+Files are hostile: their bytes can make parsers crash, hang or fill the memory. So a process with
+limits on memory and CPU time reads them. It serves many files, since starting it takes a fifth of a
+second; a file that kills it is skipped (only the member, of an archive), and the next file gets a
+new process. The module has both sides: `ReaderProcess` for the parent, and `answer_requests` for
+the child.
 """
 
 from __future__ import annotations
@@ -42,27 +41,22 @@ from engines.child_process import (
 MODULE = "app.importing.reader_process"
 
 READER_MEMORY_BYTES = 3 * 2**28
-"""Memory (address space) of the process: a web page takes fifty times its size."""
+"""Address space of the process; parsing a web page takes fifty times its size."""
 
 READ_TIME_S, READ_TIME_S_PER_MIB = 4.0, 3.0
-"""Processor time from one document to the next, and more for each mebibyte of the file: a web page
-takes 1.6 s for one."""
+"""Limit on CPU time between two documents, and its increase per mebibyte of the file; a web page
+takes 1.6 s per mebibyte."""
 
 MAX_DEATHS = 3
-"""Members of one archive that kill the process before the rest is skipped."""
+"""Members of one archive that may kill the process before the rest is skipped."""
 
 IMPORT, ATTACH = "import", "attach"
-"""What files are read for: an import opens archives and exports of chats, and removes secrets."""
+"""Purposes of reading: only an import opens archives and chat exports, and removes secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadDocument:
-    """A document of a file.
-
-    Attributes:
-        document: for an import without its secrets.
-        secrets: the kind of each that was removed.
-    """
+    """A document of a file; `secrets` has the kind of each secret that was removed from it."""
 
     document: Document
     secrets: tuple[str, ...] = ()
@@ -72,10 +66,10 @@ FileEvent = ReadDocument | SkippedFile | FileDigest | UnchangedFile
 
 
 class ReaderProcess:
-    """Reads files in a process of its own. For one thread at a time.
+    """Reads files in a child process. For one thread at a time.
 
     Attributes:
-        position: how far the present file is read, in bytes.
+        position: how far the current file has been read, in bytes.
     """
 
     def __init__(self, purpose: str = IMPORT) -> None:
@@ -84,16 +78,18 @@ class ReaderProcess:
         self._child: ChildProcess | None = None
 
     def close(self) -> None:
-        """End the process; the next file starts another one."""
+        """End the process; the next `read` starts another one."""
         if self._child is not None:
             self._child.close()
             self._child = None
 
     def read(self, file: FoundFile, known: str = "") -> Iterator[FileEvent]:
-        """Its digest, its documents, and why the rest is skipped; never raises for its content.
+        """Yields the digest of `file`, its documents, and why anything is skipped.
+
+        Content never makes it raise.
 
         Args:
-            known: the digest with which it need not be read.
+            known: the digest of an earlier import; a file that still has it is not read.
         """
         first, deaths = 0, 0
         while True:
@@ -115,7 +111,7 @@ class ReaderProcess:
             first = member.number + 1
 
     def _answers(self, request: Sequence[object]) -> Iterator[FileEvent | MemberStart | MemberEnd]:
-        """What the process answers. Raises EOFError if it dies before the end."""
+        """The answers of the process. Raises EOFError if it dies before the last one."""
         if self._child is None:
             self._child = ChildProcess(MODULE, self._purpose, requests=True)
         self.position = 0
@@ -127,7 +123,7 @@ class ReaderProcess:
             try:
                 yield _EVENTS[kind](*fields)
             except GeneratorExit:
-                # Nobody wants the other answers, and the next file must not get them.
+                # The next request must not receive the remaining answers to this one.
                 self.close()
                 raise
         raise EOFError
@@ -155,18 +151,18 @@ _EVENTS: Mapping[str, Callable[..., FileEvent | MemberStart | MemberEnd]] = {
         for kind in (SkippedFile, FileDigest, UnchangedFile, MemberStart, MemberEnd)
     },
 }
-"""What makes an event of the fields of a message, by the message's kind."""
+"""Kind of message → what builds the event from its fields."""
 
 
 def answer_requests(arguments: Sequence[str]) -> None:
-    """In the process: read the files that are asked for; the argument is their purpose."""
+    """In the child: read the requested files; the only argument is their purpose."""
     for (path, name, known, first), _ in receive_requests():
         _answer(Path(path), name, known, first, arguments[0])
         limit_time(0)
 
 
 def _answer(path: Path, name: str, known: str, first: int, purpose: str) -> None:
-    """Read one file, and send what happens: `[kind, position, fields]`."""
+    """Read one file, and emit each event as `[kind, position, fields]`."""
     limit_time(READ_TIME_S)
     size = _size(path)
     tracked = ReadTracker(ImportFile(name, size, lambda: path.open("rb")))
@@ -188,14 +184,14 @@ def _answer(path: Path, name: str, known: str, first: int, purpose: str) -> None
 
 
 def _size(path: Path) -> int:
-    """Of the file, in bytes; 0 if it is gone, which reading it then says."""
+    """Size of the file in bytes; 0 if it is gone, which reading it reports."""
     with suppress(OSError):
         return path.stat().st_size
     return 0
 
 
 def _allow(size: int) -> None:
-    """Give the next document its time, from a file of `size` bytes."""
+    """Renew the time limit for the next document of a file of `size` bytes."""
     limit_time(READ_TIME_S + READ_TIME_S_PER_MIB * min(size, MAX_PDF_BYTES) / MIB)
 
 

@@ -1,8 +1,7 @@
-"""Reads one file, whatever is in it: archives opened, a reader chosen, secrets removed.
+"""Reads one file, whatever is in it: opens archives, chooses a reader, removes secrets.
 
-Owns that nothing ends the reading of the rest: what a reader or the library behind it raises is the
-reason why one file, or one member of an archive, is skipped, and nothing is skipped without a
-reason. What ends the process is the concern of `reader_process`. Refuses to know formats.
+Whatever a reader or its library raises becomes the reason for skipping that file, or that member
+of an archive; nothing is skipped without a reason. `reader_process` handles what kills the process.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ NOTHING_IN_IT = "nothing in it"
 
 @dataclass(frozen=True, slots=True)
 class FileDigest:
-    """What identifies the content of the file that is read next, and how it is read.
+    """Identifies the content of the file that is read next.
 
     Attributes:
-        value: SHA-256 of its bytes and of `READER_VERSION`; empty if it is too large to be read.
+        value: SHA-256 of its bytes and of `READER_VERSION`; empty if it is too large to read.
     """
 
     value: str
@@ -46,17 +45,12 @@ class FileDigest:
 
 @dataclass(frozen=True, slots=True)
 class UnchangedFile:
-    """The file has the digest that was given: it is not read."""
+    """The file still has the known digest and is not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberStart:
-    """A member of an archive is read next.
-
-    Attributes:
-        number: of the member, from 0.
-        name, size: as in `ImportFile`.
-    """
+    """Member `number` (from 0) of an archive is read next."""
 
     number: int
     name: str
@@ -65,7 +59,7 @@ class MemberStart:
 
 @dataclass(frozen=True, slots=True)
 class MemberEnd:
-    """The member was read; the next one is looked for."""
+    """The member has been read; the archive is searched for the next one."""
 
 
 ReadEvent = Document | SkippedFile | FileDigest | UnchangedFile | MemberStart | MemberEnd
@@ -74,23 +68,24 @@ ReadEvent = Document | SkippedFile | FileDigest | UnchangedFile | MemberStart | 
 def read_file(
     file: ImportFile, readers: Sequence[FormatReader], known: str = "", first: int = 0
 ) -> Iterator[ReadEvent]:
-    """Its digest, all documents in it, and why the rest is skipped; never raises for its content.
+    """Yields the digest of `file`, its documents, and why anything is skipped.
+
+    Content never makes it raise.
 
     Args:
-        known: the digest with which it need not be read.
-        first: the first member to read, if it is an archive whose reading goes on.
+        known: the digest of an earlier import; a file that still has it is not read.
+        first: number of the archive member at which to resume.
     """
     yield from _guarded(file.name, _digested(file, readers, known, first))
 
 
 def read_documents(file: ImportFile, readers: Sequence[FormatReader]) -> Iterator[ReadEvent]:
-    """The documents in a file that is not to be opened as an archive, and why the rest is skipped;
-    never raises for its content."""
+    """Like `read_file`, without a digest and without opening archives."""
     yield from _guarded(file.name, _documents(file, readers))
 
 
 def redacted(document: Document) -> tuple[Document, list[str]]:
-    """The document as it is stored, without secrets, and the kind of each that was removed."""
+    """The document as it is stored, without secrets, and the kind of each secret removed."""
     title, secrets = redact_kinds(_normalized(document.title))
     parts = []
     for part in document.parts:
@@ -101,7 +96,7 @@ def redacted(document: Document) -> tuple[Document, list[str]]:
 
 
 def _guarded(name: str, events: Iterator[ReadEvent]) -> Iterator[ReadEvent]:
-    """`events`; what they raise is the reason why the rest of `name` is skipped."""
+    """`events`; an exception becomes the reason for skipping the rest of `name`."""
     try:
         yield from events
     except InputError as error:
@@ -112,7 +107,7 @@ def _guarded(name: str, events: Iterator[ReadEvent]) -> Iterator[ReadEvent]:
         yield SkippedFile(name, "needs too much memory to read")
     except RecursionError:
         yield SkippedFile(name, "nested too deep")
-    # Whatever else a parser raises over bytes that nobody thought of costs this file alone.
+    # Parsers may raise anything over malformed bytes; it must cost this file alone.
     except Exception as error:  # noqa: BLE001
         yield SkippedFile(name, f"damaged ({type(error).__name__})")
 
@@ -185,7 +180,7 @@ def _documents(file: ImportFile, readers: Sequence[FormatReader]) -> Iterator[Ou
 
 
 def _is_too_large(file: ImportFile, readers: Sequence[FormatReader]) -> bool:
-    """Whether its size alone rules it out; reads no more than its head."""
+    """Whether its size alone rules it out; reads only its head."""
     if archive_members(file) is not None:
         return False
     limit = _reader_for(file, readers).limit
@@ -197,6 +192,6 @@ def _reader_for(file: ImportFile, readers: Sequence[FormatReader]) -> FormatRead
 
 
 def _normalized(text: str) -> str:
-    """Text as the library keeps it: no zero bytes, no lone surrogates, plain newlines, and composed
-    characters (NFC), which are the ones that models read and write."""
+    """Text as the library keeps it: no zero bytes, no lone surrogates, `\\n` line ends, and
+    composed characters (NFC), as models read and write them."""
     return normalize("NFC", storable(text.replace("\0", "").replace("\r\n", "\n")))

@@ -1,9 +1,8 @@
-"""Imports into the user's own library: running one, recording it, listing what was imported.
+"""Imports into the user's own library: runs one, records it, lists what was imported.
 
-Owns one small JSON file next to the library that records when each import was made, and whether
-completely. It is not in the library because rows there depend on the texts alone, so that a resumed
-import gives the same rows as an uninterrupted one; a date would break that. Without the file only
-the dates are lost. Refuses to know how events are shown.
+A small JSON file next to the library records when each import was made, and whether completely. It
+is separate because the rows of the library depend on the texts alone, so that a resumed import
+gives the same rows as an uninterrupted one. If the file is lost, only this record is.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ class ImportRecord:
     """What is recorded of an import.
 
     Attributes:
-        at: when it began or ended, in seconds since 1970.
-        whole: whether it ended.
-        watched: whether its changes are followed.
+        at: when it began or was completed, in seconds since 1970.
+        whole: whether it was completed.
+        watched: whether the folder's changes are imported automatically.
     """
 
     at: float
@@ -49,9 +48,9 @@ ImportRecords = dict[str, ImportRecord]
 
 
 def read_imports(path: Path) -> ImportRecords:
-    """What is recorded of every import; empty if the file is missing.
+    """The record of every import; empty if the file is missing.
 
-    A damaged one is moved aside, where `app.damage` finds it: the next imports write another.
+    A damaged file is moved aside, where `app.damage` finds it; the next import writes a new one.
     """
     try:
         found = json.loads(path.read_bytes())
@@ -62,15 +61,15 @@ def read_imports(path: Path) -> ImportRecords:
             for import_path, record in found.items()
         }
     except OSError:
-        return {}  # the library says better why nothing here can be read
+        return {}  # opening the library reports unreadable folders with a better message
     except (ValueError, TypeError, KeyError, AttributeError):
-        with suppress(OSError):  # nothing can be moved there, nor written
+        with suppress(OSError):  # a read-only folder
             quarantine(path)
         return {}
 
 
 def record_imports(path: Path, roots: Iterable[str], *, whole: bool) -> None:
-    """Record that an import of `roots` begins, or that it is complete.
+    """Record that an import of `roots` begins, or with `whole` that it is complete.
 
     Raises:
         StoreError: the file cannot be written.
@@ -86,7 +85,7 @@ def record_imports(path: Path, roots: Iterable[str], *, whole: bool) -> None:
 
 
 def watch(path: Path, import_path: str, watched: bool) -> None:
-    """Follow the changes of the import from `import_path` from now on, or no longer.
+    """Start or stop watching the import from `import_path`.
 
     Raises:
         StoreError: the file cannot be written.
@@ -100,14 +99,14 @@ def watch(path: Path, import_path: str, watched: bool) -> None:
 
 
 def watched_imports(path: Path) -> list[str]:
-    """The imports whose changes are followed, in the order of their paths."""
+    """The paths of watched imports, sorted."""
     return sorted(
         import_path for import_path, record in read_imports(path).items() if record.watched
     )
 
 
 def drop_import(path: Path, import_path: str) -> None:
-    """Remove `import_path` from the log; no file keeps its path.
+    """Remove the record of `import_path`, and damaged files that may contain it.
 
     Raises:
         StoreError: the file cannot be written.
@@ -119,7 +118,7 @@ def drop_import(path: Path, import_path: str) -> None:
 
 
 def _update(path: Path, change: Callable[[ImportRecords], object]) -> None:
-    """Change and replace the file, one process at a time."""
+    """Apply `change` and replace the file, one process at a time."""
     try:
         with FileLock(f"{path}.lock"):
             imports = read_imports(path)
@@ -130,9 +129,9 @@ def _update(path: Path, change: Callable[[ImportRecords], object]) -> None:
             write_atomic(path, [text])
     except OSError as error:
         lock = f"{path}.lock"
-        place = lock if os.path.isdir(lock) else path  # the lock may be what is wrong
-        said = f"cannot write {place}: {error.strerror}; check its permissions"
-        raise StoreError(said) from error
+        place = lock if os.path.isdir(lock) else path  # a folder in place of the lock file
+        message = f"cannot write {place}: {error.strerror}; check its permissions"
+        raise StoreError(message) from error
 
 
 def import_into(
@@ -156,16 +155,17 @@ def _record_end(library: Library, locations: Locations, roots: Sequence[str]) ->
 
 
 CHARACTERS_PER_TOKEN = 4
-"""A rough average, for texts that no tokenizer has counted yet."""
+"""A rough average for texts that are not tokenized yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedImport:
-    """An import.
+    """A stored import and its record.
 
     Attributes:
-        tokens: of its texts, each counted once; estimated from their length unless `counted`.
-        record: of its last import; None if that is not known.
+        tokens: number of tokens of its distinct texts; estimated from their length unless
+            `counted`.
+        record: None if the file has none.
     """
 
     stored: Import
@@ -175,17 +175,20 @@ class ListedImport:
 
     @property
     def whole(self) -> bool:
-        """Whether its last import was completed, as far as is known."""
+        """Whether it was completed, as far as is known."""
         return self.stored.whole and (self.record is None or self.record.whole)
 
     @property
     def watched(self) -> bool:
-        """Whether its changes are followed."""
+        """Whether the folder's changes are imported automatically."""
         return self.record is not None and self.record.watched
 
 
 def list_imports(locations: Locations, token_counts: Mapping[bytes, int]) -> list[ListedImport]:
-    """All imports in the order of their paths; `token_counts` of the texts counted, by key.
+    """All imports in the order of their paths.
+
+    Args:
+        token_counts: by key, for the texts that are tokenized.
 
     Raises:
         StoreError: the library cannot be opened.

@@ -1,9 +1,8 @@
-"""Watched imports: what changed in a folder since it was looked at last.
+"""Watched imports: what changed in a folder since the last scan.
 
-Folders are polled: sizes and times of change are compared, nothing is read, and how often is bound
-by what a look costs. Owns what counts as changed and as removed, and when a folder is left alone: a
-drive that is not mounted looks like a folder without files, and must not erase what was imported
-from it. Refuses to know who imports and deletes.
+Folders are polled: sizes and modification times are compared, no file is read, and the interval
+grows with the cost of a scan. An unmounted drive looks like an empty folder and must not erase what
+was imported from it, so a folder that loses all its files is an error.
 """
 
 from __future__ import annotations
@@ -17,45 +16,40 @@ from app.importing.find_files import READ_FAILURE, find_files
 from datastores.errors import InputError
 
 MAX_WATCHED_FILES = 100_000
-"""Files of one import that are still looked through every few seconds."""
+"""Most files of one import that can be scanned every few seconds."""
 MIN_INTERVAL_S, MAX_INTERVAL_S = 2.0, 300.0
-"""Bounds of the time between two looks."""
+"""Bounds of the time between two scans."""
 COST_SHARE = 0.05
-"""Of one core, that looking may take."""
+"""Share of one core that scanning may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class FolderState:
-    """What an import looked like.
+    """The files of an import at one scan.
 
     Attributes:
-        files: size in bytes and time of change in nanoseconds, by name.
-        unreadable: names of files and folders that could not be read just now.
+        files: name → size in bytes and modification time in nanoseconds.
+        unreadable: names of files and folders that could not be read.
     """
 
     files: Mapping[str, tuple[int, int]]
     unreadable: Set[str] = field(default_factory=frozenset)
 
     def may_hold(self, name: str) -> bool:
-        """Whether `name` may still be there, in what could not be read."""
+        """Whether `name` may still exist within what could not be read."""
         return any(name == one or name.startswith(f"{one}/") for one in self.unreadable)
 
 
 @dataclass(frozen=True, slots=True)
 class FolderChange:
-    """What to do about an import.
-
-    Attributes:
-        changed: names of new and changed files.
-        removed: names of files that are stored but gone.
-    """
+    """Names of new and changed files, and of stored files that are gone."""
 
     changed: frozenset[str]
     removed: frozenset[str]
 
 
 def look(import_path: str, own: frozenset[Path]) -> FolderState:
-    """What the files of `import_path` look like now; its folders are listed, no file is read.
+    """The current state of `import_path`; its folders are listed, no file is read.
 
     Raises:
         InputError: it is gone or cannot be read, or holds too many files.
@@ -84,10 +78,10 @@ def look(import_path: str, own: frozenset[Path]) -> FolderState:
 def compare(
     import_path: str, before: FolderState | None, now: FolderState, stored: Set[str]
 ) -> FolderChange:
-    """What changed in `import_path` since `before`; None: since an earlier session, so all may
-    have.
+    """What changed in `import_path` since `before`.
 
     Args:
+        before: None at the first scan of a session: then every file may have changed.
         stored: names of its files in the library.
 
     Raises:
@@ -105,5 +99,5 @@ def compare(
 
 
 def interval(cost_s: float) -> float:
-    """Seconds until the next look, after one that took `cost_s` of processor time."""
+    """Seconds until the next scan, after one that took `cost_s` of CPU time."""
     return min(max(cost_s / COST_SHARE, MIN_INTERVAL_S), MAX_INTERVAL_S)
