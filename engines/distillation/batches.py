@@ -1,9 +1,9 @@
-"""Records of the replay buffer as batches, and the draft model's log-probabilities on them.
+"""Records of the replay buffer as batches, and the draft model's logits on them.
 
-Where the target's probabilities were stored, p is known over its likeliest tokens; at the other
-positions of an answer the token itself is all that is known of p, so p is that token (which greedy
-answers make true). So every position of every answer counts: learning from the misses alone would
-teach the draft model that whatever it proposes is wrong.
+Where the target's probabilities were stored, p is known over its most probable tokens. At the other
+positions of an answer only the emitted token is known, and p is taken to be 1 for it (which is true
+of greedy answers). So every position of every answer counts: learning from the misses alone would
+teach the draft model that all its proposals are wrong.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ import torch
 from torch import Tensor
 
 from datastores.replay_buffer.record import ReplayRecord
-from engines.distillation.losses import MIN_LOG, events, normalised
+from engines.distillation.losses import MIN_LOG, normalised
 from engines.distillation.model import Llama
 
 BATCH_TOKENS = 256
-"""Tokens of a batch, padding included: some 4 answers to short questions. Four times as many steps
-bring more than steps of four times as many tokens, for the same time."""
+"""Tokens of a batch, padding included: some 4 answers to short questions. In the same time, four
+times as many steps gain more than steps of four times as many tokens."""
 ROW_ELEMENTS = 2**22
-"""Logits that are held at a time: 16 MiB, whatever the vocabulary."""
+"""Logits in memory at a time: 16 MiB for any vocabulary."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """Some records, padded to one length (causal attention never looks at the padding).
+    """Some records, padded to one length, which causal attention makes harmless.
 
     Attributes:
         ids: int64 (records, length).
         rows: int64 (n,), flat indexes into `ids` of the tokens before each known distribution.
-        tokens: int64 (n, k), its tokens. log_p: float32 (n, k + 1), their log-probabilities, that
-            of all others last.
+        tokens: int64 (n, k), the tokens of each known distribution.
+        log_p: float32 (n, k + 1), their log-probabilities, and that of all other tokens last.
         plain_rows: int64 (m,), as `rows`, where only the token that followed is known.
         plain_tokens: int64 (m, 1), these tokens.
     """
@@ -48,12 +48,8 @@ class RecordBatch:
     plain_tokens: Tensor
 
 
-Compared = tuple[Tensor, Tensor]
-"""log p and log q over the same events, each (n, events)."""
-
-
 def make_batch(records: Sequence[ReplayRecord]) -> RecordBatch:
-    """Records as one batch."""
+    """Combine records into one batch."""
     length = max(len(record.tokens) for record in records)
     ids = np.zeros((len(records), length), dtype=np.int64)
     rows, plain, followers = [], [], []
@@ -77,24 +73,14 @@ def make_batch(records: Sequence[ReplayRecord]) -> RecordBatch:
     )
 
 
-def compare(model: Llama, hidden: Tensor, batch: RecordBatch) -> Iterator[Compared]:
-    """log p and log q of every position, in pieces of bounded memory.
-
-    Args:
-        hidden: of `batch.ids`, (records * length, width).
-    """
-    for logits, tokens, log_p in pieces(model, hidden, batch):
-        yield log_p, events(logits, tokens)
-
-
 def pieces(
     model: Llama, hidden: Tensor, batch: RecordBatch
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """The draft model's logits (n, vocabulary) at every position, with the tokens (n, k) whose
-    probabilities are known, best first, and their log p (n, k + 1).
+    """The draft model's logits (n, vocabulary) at every position, in pieces of bounded memory, with
+    the tokens (n, k) whose probabilities are known, best first, and their log p (n, k + 1).
 
     Args:
-        hidden: of `batch.ids`, (records * length, width).
+        hidden: the final states of `batch.ids`, (records * length, width).
     """
     size = max(1, ROW_ELEMENTS // model.shape.vocabulary)
     sure = torch.tensor([[0.0, MIN_LOG]]).expand(len(batch.plain_rows), -1)
@@ -110,7 +96,7 @@ def pieces(
 def in_batches(
     records: Sequence[ReplayRecord], rng: Random, most: int = BATCH_TOKENS
 ) -> list[list[ReplayRecord]]:
-    """`records` in random batches of like lengths, so that little is padding."""
+    """`records` in random batches of similar lengths, so that there is little padding."""
     shuffled = sorted(records, key=lambda record: len(record.tokens) * rng.uniform(0.8, 1.25))
     groups: list[list[ReplayRecord]] = [[]]
     longest = 0

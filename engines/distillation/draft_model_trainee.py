@@ -1,9 +1,8 @@
-"""The draft model as a round teaches it: a copy of its GGUF file with other weights.
+"""Trains the draft model: a version is a copy of its GGUF file with other weights.
 
-Against forgetting, texts that the original draft model knows are learned beside the new answers;
-from them it learns its own probabilities, not the target's. With the target's, it memorised these
-texts and did worse on all others that it had known, the more so the more of them there were
-(`TrainingSettings` has the figures).
+Against forgetting, it also learns texts that the original draft model knows, with the original's
+own probabilities. With the target's, it memorised these texts and did worse on all others that it
+had known (figures in `TrainingSettings`).
 """
 
 from __future__ import annotations
@@ -36,18 +35,17 @@ from engines.drafters.draft_model import DraftModel
 from engines.fingerprint import fingerprint
 
 SHARES = (0.85, 0.7)
-"""How far from the original weights, tried after `STEPS`. On this line, what was learned grows
-faster than what is forgotten (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models"); and
-it starts at the original draft model, or every version would spend a little more of what may be
-forgotten."""
+"""Shares of the way from the original weights, tried after `STEPS`. On this line, gains rise faster
+than losses (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models"). It starts at the
+original draft model, or every version would use up a little more of what may be forgotten."""
 
 LoadDraftModel = Callable[[Path], DraftModel]
-"""Load a file as it will draft. Raises InputError for another vocabulary, ModelError for a file
+"""Loads a file as it will draft. Raises InputError for another vocabulary, ModelError for a file
 that does not run."""
 
 
 class DraftModelTrainee:
-    """The draft model in the file `original`, which stays as it is."""
+    """The draft model in the file `original`, which is never changed."""
 
     weights_file = DRAFT_MODEL_FILE
 
@@ -83,7 +81,7 @@ class DraftModelTrainee:
         return Trainer(model, backward, batches, settings)
 
     def _as_original(self, records: Sequence[ReplayRecord]) -> list[ReplayRecord]:
-        """`records` with the original draft model's probabilities in place of the target's."""
+        """`records` with the original draft model's probabilities instead of the target's."""
         reader, found = DraftModelReader(self._original), []
         for record in records:
             top, logprobs, rest = top_of(reader.answer_logits(record))

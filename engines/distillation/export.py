@@ -1,7 +1,6 @@
-"""A model of `family.FAMILIES` as a new GGUF file, for llama.cpp, transformers and specchat.
+"""Writes a model of `family.FAMILIES` as a new GGUF file, for llama.cpp, transformers and specchat.
 
-Owns the description of the model and the layout of its tensors. Whose vocabulary the file gets is
-the caller's matter. A file that exists already is changed by `weights.write_llama_file`.
+`weights.write_llama_file` changes an existing file.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ def write_llama(
     *,
     quantised: bool = False,
 ) -> None:
-    """Write `weights`, by the names of `Llama`'s parameters, to `path`, whole or not at all.
+    """Write `weights`, named as `Llama`'s parameters, to `path` atomically.
 
     Args:
-        name: of the model, for display.
-        add_tokenizer: adds the vocabulary, and whatever else is known, to a `gguf.GGUFWriter`.
+        name: the model's display name.
+        add_tokenizer: adds the vocabulary and any other metadata to a `gguf.GGUFWriter`.
         rope_factors: as in `weights.LlamaFile`.
-        quantised: store matrices in Q8_0, where their rows allow it, not in F16.
+        quantised: store matrices in Q8_0, where their rows allow it, instead of F16.
 
     Raises:
         StoreError: the file cannot be written.

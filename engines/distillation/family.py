@@ -1,6 +1,6 @@
-"""What the layers of an architecture have beside a Llama's, and how its files lay them out.
+"""How architectures differ from a Llama, and how their files are laid out.
 
-Owns the list of the architectures that a draft model can be pruned out of. Refuses to know sizes.
+These are the architectures that a draft model can be pruned out of.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ class Family:
     """An architecture of plain attention and gated feed-forward layers.
 
     Attributes:
-        name: in a GGUF file.
-        adjacent_pairs: whether a file rotates adjacent elements of a head, not its two halves.
+        name: the architecture's name in a GGUF file.
+        adjacent_pairs: whether a file rotates adjacent elements of a head instead of its halves.
         head_norms: whether each head of q and k is normed before it is rotated.
-        output_norms: whether what attention and the feed-forward layer add is normed.
-        gelu: whether the gate is a GELU, not a SiLU.
+        output_norms: whether the outputs of attention and of the feed-forward layer are normed.
+        gelu: whether the gate is a GELU instead of a SiLU.
         scaled_embeddings: whether embeddings are multiplied by √width.
-        whole_every: of so many layers, the last attends to the whole text and the others to a
-            window; 0: all attend to all of it.
+        whole_every: every n-th layer attends to the whole text and the others to a window; 0 if
+            all attend to the whole text.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Family:
     whole_every: int = 0
 
     def is_local(self, layer: int) -> bool:
-        """Whether this layer, from 0 on, attends to a window."""
+        """Whether this layer, counted from 0, attends to a window."""
         return bool(self.whole_every) and (layer + 1) % self.whole_every != 0
 
 
@@ -49,4 +49,4 @@ FAMILIES = {
     family.name: family
     for family in (LLAMA, Family("qwen2"), Family("qwen3", head_norms=True), GEMMA)
 }
-"""By name. Mistral's files are Llamas."""
+"""By name. Mistral's files are of the Llama architecture."""

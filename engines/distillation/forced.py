@@ -1,6 +1,6 @@
 """A target's probabilities and states over a given answer, as a record to learn from.
 
-For answers of which neither was kept while they were written. Imports no torch.
+For answers whose probabilities and states were not recorded. Imports no torch.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from engines.target import Floats, Target
 
 @dataclass(frozen=True, slots=True)
 class ForcedAnswer:
-    """An answer, its logits and states.
+    """An answer with its logits and states; row i produced token i.
 
     Attributes:
-        logits: float32 [answer, vocabulary]. hidden: float32 [answer, width]. Row i gave token i.
+        logits: float32 [answer, vocabulary].
+        hidden: float32 [answer, width].
     """
 
     prompt: Sequence[int]
@@ -30,10 +31,10 @@ class ForcedAnswer:
     hidden: Floats
 
     def record(self, chat: int, question: str, topic: str) -> ReplayRecord:
-        """With the probabilities and the state at every position.
+        """A record with the probabilities and the state at every position.
 
         Args:
-            question, topic: texts; the topic is the first question of the chat.
+            topic: the first question of the chat.
         """
         tokens = np.array([*self.prompt, *self.answer], dtype=np.int32)
         top, logprobs, rest = top_of(self.logits)
@@ -54,7 +55,7 @@ class ForcedAnswer:
 
 
 def force(target: Target, prompt: Sequence[int], answer: Sequence[int]) -> ForcedAnswer:
-    """Read a given answer with `target`, many tokens at a time."""
+    """Evaluate a given answer with `target`, many tokens at a time."""
     for _ in target.prefill(prompt):
         pass
     logits, hidden = [target.last_row.logits.copy()], [target.last_row.hidden.copy()]
@@ -71,7 +72,7 @@ def force(target: Target, prompt: Sequence[int], answer: Sequence[int]) -> Force
 def answer_greedily(
     target: Target, prompt: Sequence[int], stops: frozenset[int], limit: int
 ) -> ForcedAnswer:
-    """The target's greedy answer, of at most `limit` tokens."""
+    """Generate the target's greedy answer of at most `limit` tokens."""
     for _ in target.prefill(prompt):
         pass
     logits, hidden = [target.last_row.logits[0].copy()], [target.last_row.hidden[0].copy()]

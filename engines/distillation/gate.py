@@ -1,18 +1,18 @@
 """The gate: whether a trained draft model or head may draft.
 
-It is measured on held-out questions, as the file that would be published, against the one that
-drafts now: α = Σ min(p, q), and the tokens per step of the whole tree, simulated over the recorded
-answers. One must have risen, α to `MIN_ACCEPTANCE` at the least, and the other not have fallen by
-more than chance explains: one standard error of the difference, over the same answers. And where
-the costs of this machine are known, a head must save time (`payoff`).
+The file that would be published is compared with the version that drafts now, on held-out
+questions: by α = Σ min(p, q), and by the tokens per step of the whole tree, simulated over the
+recorded answers. One must have risen, α to at least `MIN_ACCEPTANCE`, and the other must not have
+fallen by more than one standard error of the difference over the same answers. Where the costs of
+this machine are known, a head must also save time (`payoff`).
 
-On known texts it may have lost `MAX_LOSS` of the original draft model's α at most, and of how often
-both prefer the same token; and of the α of the one that drafts no more than that either, nor than
-it gained on new questions, but for noise: a buffer can be one-sided, or poisoned. α alone does not
-show what was forgotten, since a draft model that learns becomes surer everywhere. Known are texts
-that the original draft model drafts well, or else older held-out questions. In the first round of a
-draft model without known texts there are neither: what consistent false answers teach it there
-makes drafts worse, never an answer another, until `specchat draft reset`.
+On known texts, a version may lose at most `MAX_LOSS` of the original draft model's α, and of the
+share of positions where both prefer the same token. Compared with the current version it may lose
+no more α than that, and no more than it gained on new questions, within noise: a buffer may be
+one-sided or poisoned. α alone hides forgetting, since a draft model becomes surer everywhere while
+it learns. Known texts are those that the original draft model drafts well, or else older held-out
+questions. In the first round of a draft model without known texts there are neither: consistent
+false answers can then make drafts worse, but never change an answer, until `specchat draft reset`.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ from engines.drafters.token_recycling import TokenRecycling
 
 MIN_QUESTIONS = 5
 MIN_POSITIONS = 200
-"""Fewer held-out tokens than this say nothing: one answer would decide."""
+"""Fewest held-out tokens that are representative."""
 MAX_SIMULATED = 64
-"""Answers whose tree is simulated: the latest ones."""
+"""Latest answers whose tree is simulated."""
 MIN_ACCEPTANCE = 0.1
-"""α on new questions below which nothing is worth drafting: of random answers, where .02 can rise
-to .03 by chance."""
+"""α on new questions below which drafting is not worthwhile: for random answers it can rise from
+.02 to .03 by chance."""
 MAX_LOSS = 0.01
 """α or agreement on known texts that a version may lose."""
 MAX_NOISE = 0.0025
-"""α on known texts that comes and goes between two rounds: .0018 on 132 in a stream of 500 answers.
-Refusing for less cost what had been learned of repeated questions."""
+"""Fluctuation of α on known texts between two rounds: .0018 on 132 in a stream of 500 answers.
+With a smaller tolerance, the gate rejected gains on repeated questions."""
 DRAFT_ROWS = 7
-"""Rows of the tree beside the root: the widest that most CPUs verify at a small extra price."""
+"""Rows of the tree besides the root: the widest that most CPUs verify at a small extra cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What is left of what was known, on known texts.
+    """Quality on known texts.
 
     Attributes:
-        acceptance: α, at temperature 1. agreement: as it is at temperature 0, the share of
-            positions at which both prefer the same token.
+        acceptance: α at temperature 1.
+        agreement: share of positions at which both prefer the same token.
     """
 
     acceptance: float
@@ -72,7 +72,8 @@ class AnswerMean:
     """A mean over the parts of some answers, such as their positions or steps.
 
     Attributes:
-        totals: of the parts of each answer. counts: of its parts.
+        totals: for each answer, the sum over its parts.
+        counts: for each answer, the number of its parts.
     """
 
     totals: tuple[float, ...]
@@ -85,15 +86,15 @@ class AnswerMean:
         return sum(self.totals) / parts if parts else 0.0
 
     def influence(self) -> NDArray[np.float64]:
-        """How far each answer moves the mean, float64 [answers]; their sum is 0."""
+        """How far each answer moves the mean, float64 [answers]; the sum is 0."""
         totals, counts = np.array(self.totals), np.array(self.counts)
         influence: NDArray[np.float64] = (totals - self.value * counts) / max(counts.sum(), 1.0)
         return influence
 
     def error_of_change(self, after: AnswerMean) -> float:
-        """Standard error of the difference to the mean `after` of the same answers.
+        """Standard error of the difference from the mean `after` of the same answers.
 
-        By linearisation, as for any ratio of sums (Cochran 1977, "Sampling Techniques", 6.4).
+        By linearisation of the ratio of sums (Cochran 1977, "Sampling Techniques", 6.4).
         """
         moved = after.influence() - self.influence()
         return float(np.sqrt((moved**2).sum() * len(moved) / max(len(moved) - 1, 1)))
@@ -101,12 +102,13 @@ class AnswerMean:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """What a draft model or head is worth on held-out questions.
+    """Quality of a draft model or head on held-out questions.
 
     Attributes:
-        acceptance: α on them. tokens_per_step: of the whole tree on them.
-        base: on known texts; None without such texts.
-        payoff: what it saves; None where it was not estimated.
+        acceptance: α.
+        tokens_per_step: of the whole tree.
+        base: quality on known texts; None without such texts.
+        payoff: None where it was not estimated.
     """
 
     acceptance: AnswerMean
@@ -124,7 +126,7 @@ def measure_draft_model(
     """Measure the draft model in the file `path`, loaded as `draft_model`.
 
     Raises:
-        ModelError: its weights are damaged.
+        ModelError: the weights are damaged.
     """
     model, simulated = read_llama_file(path).model(), held_out[-MAX_SIMULATED:]
     found = [evaluate(model, [record])[0] for record in held_out]
@@ -145,7 +147,7 @@ def measure_retention(model: Llama, base: Sequence[ReplayRecord]) -> Retention |
 
 
 def tokens_per_step(counts: Iterable[SimulationCounts]) -> AnswerMean:
-    """Of several answers."""
+    """The mean over several answers."""
     every = list(counts)
     return AnswerMean(tuple(one.tokens for one in every), tuple(one.steps for one in every))
 
@@ -153,10 +155,10 @@ def tokens_per_step(counts: Iterable[SimulationCounts]) -> AnswerMean:
 def steps_with_draft_model(
     draft_model: DraftModel, records: Sequence[ReplayRecord], others: Sequence[Drafter] = ()
 ) -> Iterator[SimulationCounts]:
-    """`tree_steps` with a draft model, and `others`."""
+    """The steps of `tree_steps` with a draft model and `others`."""
 
     def read(prompt: Sequence[int]) -> None:
-        # Read before, so that the drafts do not depend on how fast this machine reads.
+        # Read in advance, so that the drafts do not depend on the speed of this machine.
         for _ in draft_model.model.prefill(prompt):
             pass
 
@@ -170,7 +172,7 @@ def tree_steps(
 ) -> Iterator[SimulationCounts]:
     """The steps that each recorded answer takes with `models` and the n-gram drafters in one tree.
 
-    Stores are left out: they hold the very answers that are simulated.
+    Stores are left out, since they contain the simulated answers.
 
     Args:
         prepare: called with each prompt.
@@ -185,7 +187,7 @@ def tree_steps(
 
 
 def refusal(held_out: Sequence[ReplayRecord]) -> str:
-    """Why `held_out` cannot measure anything; empty if it can."""
+    """Why `held_out` is too small to measure with; empty if it suffices."""
     questions = len({record.question for record in held_out})
     positions = sum(len(record.tokens) - record.prompt_length for record in held_out)
     if questions < MIN_QUESTIONS or positions < MIN_POSITIONS:
@@ -198,8 +200,8 @@ def refusal(held_out: Sequence[ReplayRecord]) -> str:
 
 def _costs(quality: Quality, found: Payoff) -> str:
     return (
-        f"{found.draft_s * 1e3:.2f} ms for each guess beside {found.plain_s * 1e3:.1f} ms for each"
-        f" token without drafts, and {quality.acceptance.value:.0%} of new questions' tokens right"
+        f"{found.draft_s * 1e3:.2f} ms per drafted token, {found.plain_s * 1e3:.1f} ms per token"
+        f" without drafts, and {quality.acceptance.value:.0%} of new questions' tokens correct"
     )
 
 

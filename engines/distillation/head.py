@@ -1,14 +1,13 @@
 """The draft head in torch, for training: its forward pass, its loss and its file.
 
-It learns from states of the target in the replay buffer. From each of them it is unrolled `UNROLL`
-steps over the text that came, and at each step it is to arrive at the target's next state, from
-which its tokens follow (EAGLE, arXiv 2401.15077): a state teaches more than a token, and a person's
-history is short. The tokens are learned too, over a sample of the draft vocabulary: those that the
-target found likely anywhere in the batch and some others, who stand for all the rest (importance
+It learns from states of the target in the replay buffer. From each state it is unrolled `UNROLL`
+steps over the recorded text, and at each step it should arrive at the target's next state, which
+determines its tokens (EAGLE, arXiv 2401.15077): a state teaches more than a token, and a user's
+history is short. It also learns the tokens, over a sample of the draft vocabulary: those that the
+target found probable anywhere in the batch, and some others that represent the rest (importance
 sampling, Bengio and Senécal 2008).
 
-Owns the weights and their file. Refuses to know rounds and measuring. The arithmetic is that of
-`engines.drafters.head`, which drafts with it.
+`engines.drafters.head` has the same arithmetic for drafting.
 """
 
 from __future__ import annotations
@@ -36,33 +35,34 @@ from engines.target import Floats
 STATE, EMBEDDED, RANK = 256, 128, 256
 """Sizes: for a target of width 4,096, 3.2 million weights, and 8 MB of rows for 8,192 tokens."""
 DRAFT_VOCABULARY = 8192
-"""Tokens that it can draft, at most."""
+"""Most tokens that it can draft."""
 UNROLL = 3
 """Tokens that it is trained to draft from one state."""
 DEPTH_WEIGHT = 0.8
 """Weight of each step of the unrolling, relative to the one before."""
 LIKELIEST = 16
-"""Tokens of the target's distribution that are learned."""
+"""Most probable tokens of the target's distribution that are learned…"""
 MIN_PROBABILITY = 0.002
-"""Those below are not."""
+"""…unless their probability is below this."""
 NEGATIVES = 256
-"""Tokens of the sample beside those that were likely in the batch."""
+"""Tokens of the sample besides those that were probable in the batch."""
 STATE_WEIGHT = 20.0
 """Weight of the squared error of states, relative to their mean square."""
 DROPOUT = 0.02
-"""Of states, and before the output; 0.1 learns more slowly, and no better."""
+"""Dropout of states and before the output; 0.1 learns more slowly and no better."""
 SAMPLED_STATES = 4096
-"""States that the first weights of the output are found with."""
+"""States from which the output is initialised."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftVocabulary:
-    """The tokens that a head drafts.
+    """The tokens that a head can draft.
 
     Attributes:
-        tokens: int64 [n]. rows: float32 [n, width], theirs in the target's output matrix, divided
-            by `spread`, their standard deviation.
+        tokens: int64 [n].
+        rows: float32 [n, width], their rows in the target's output matrix, divided by `spread`.
         index: int64 [vocabulary], the place of each of the target's tokens; n for all others.
+        spread: standard deviation of the original rows.
     """
 
     tokens: Tensor
@@ -75,10 +75,9 @@ class DraftVocabulary:
 
 
 def frequent_tokens(records: Iterable[ReplayRecord], vocabulary: int) -> NDArray[np.int64]:
-    """The tokens most used in the answers of `records`, ascending.
+    """The tokens used most in the answers of `records`, ascending.
 
-    Where they use few, the vocabulary's first ones fill up: tokenizers number the frequent ones
-    first.
+    The first tokens of the vocabulary fill up the rest: tokenizers number frequent tokens first.
     """
     counts = Counter[int]()
     for record in records:
@@ -91,11 +90,12 @@ class OutputMatrix:
     """The output matrix of the target in the parts of a GGUF model, read a few rows at a time.
 
     Attributes:
-        size: number of its tokens. width: of a row.
+        size: number of tokens.
+        width: length of a row.
     """
 
     def __init__(self, path: Path, *parts: Path) -> None:
-        """Takes all files of the model, one for most.
+        """Open all files of the model.
 
         Raises:
             ModelError: one cannot be read, or none has such a matrix.
@@ -106,7 +106,7 @@ class OutputMatrix:
         try:
             every = (tensor for part in (path, *parts) for tensor in GGUFReader(part).tensors)
             tensors = {tensor.name: tensor for tensor in every}
-            # Models that tie both matrices have the first one alone.
+            # Models that tie both matrices have only the embeddings.
             self._tensor = tensors.get("output.weight") or tensors["token_embd.weight"]
         except (OSError, ValueError, IndexError, KeyError) as error:
             raise ModelError(f"{path} cannot be read as a GGUF file: {error}") from error
@@ -134,7 +134,7 @@ class OutputMatrix:
 
 
 def trainable(record: ReplayRecord) -> bool:
-    """Whether the record holds a state with a token behind the one it led to."""
+    """Whether the record holds a state that at least two tokens follow."""
     return len(record.states) > 0 and len(record.tokens) > record.prompt_length + 1
 
 
@@ -142,16 +142,16 @@ def trainable(record: ReplayRecord) -> bool:
 class HeadBatch:
     """m states of some answers and what followed, unrolled over k steps.
 
-    Tokens are places in the draft vocabulary.
+    Tokens are given by their places in the draft vocabulary.
 
     Attributes:
         hidden: float32 [m, width], the states.
-        recent: int64 [m, RECENT], the token that the state led to, and those before it, backwards.
-        following: int64 [m, k], the tokens after it. ahead: float32 [m, k, width], the states that
-            led to these; zeros where they are unknown.
-        likely: int64 [m, k, LIKELIEST], what the target found likely in their places; chances:
-            float32, the same shape, how likely. All 0 behind the end of an answer, and for tokens
-            outside the draft vocabulary.
+        recent: int64 [m, RECENT], the token that the state produced, then those before it.
+        following: int64 [m, k], the tokens after it.
+        ahead: float32 [m, k, width], the states that produced these; zeros where unknown.
+        likely: int64 [m, k, LIKELIEST], the tokens that the target found probable there.
+        chances: float32 [m, k, LIKELIEST], their probabilities. All 0 after the end of an answer,
+            and for tokens outside the draft vocabulary.
     """
 
     hidden: Tensor
@@ -163,7 +163,7 @@ class HeadBatch:
 
 
 def make_head_batch(records: Sequence[ReplayRecord], vocabulary: DraftVocabulary) -> HeadBatch:
-    """All states of `records`, each of which is `trainable`."""
+    """A batch of all states of `records`, which must be `trainable`."""
     parts = [_answer_columns(record, vocabulary) for record in records]
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     return HeadBatch(*map(torch.from_numpy, columns))
@@ -195,12 +195,12 @@ def _answer_columns(
 def _targets(
     record: ReplayRecord, index: NDArray[np.int64], outside: int
 ) -> tuple[NDArray[np.int64], Floats]:
-    """What is learned at each token of the answer, and `UNROLL` empty rows behind it."""
+    """The targets of each token of the answer, followed by `UNROLL` empty rows."""
     answer = record.tokens[record.prompt_length :]
     rows = len(answer) + UNROLL
     likely = np.full((rows, LIKELIEST), outside, np.int64)
     chances = np.zeros((rows, LIKELIEST), np.float32)
-    # Where the distribution was not kept, the token that came stands for it.
+    # Where the distribution was not stored, the emitted token stands for it.
     likely[: len(answer), 0], chances[: len(answer), 0] = index[answer], 1.0
     places, kept = record.positions - record.prompt_length, record.top_tokens.shape[1]
     count = min(kept, LIKELIEST)
@@ -211,7 +211,7 @@ def _targets(
 
 
 class HeadModel(nn.Module):
-    """The head, with the maps from the target's rows that a file holds folded."""
+    """The head, with the maps of the target's rows that a file holds folded."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -227,14 +227,14 @@ class HeadModel(nn.Module):
 
     @torch.no_grad()
     def fit_output(self, states: Tensor) -> None:
-        """Let the output begin with the principal directions of `states` [n, width]."""
+        """Initialise the output with the principal directions of `states` [n, width]."""
         centred = states - states.mean(dim=0)
         rank = min(len(self.unembed), *centred.shape)
         _, spreads, directions = torch.svd_lowrank(centred, q=rank)
         self.unembed[:rank] = directions.T * spreads.unsqueeze(1) * len(states) ** -0.5
 
     def embeddings(self, rows: Tensor) -> Tensor:
-        """Embeddings [n + 1, e] of tokens whose rows are [n, width]; zeros, of all others, last."""
+        """Embeddings [n + 1, e] of tokens whose rows are [n, width]; the last are zeros."""
         return F.pad(_norm(F.linear(rows, self.embed)), (0, 0, 0, 1))
 
     def folded(self, rows: Tensor) -> Tensor:
@@ -247,15 +247,15 @@ class HeadModel(nn.Module):
         return F.linear(seen, self.state) + F.linear(recent.flatten(1), self.recent)
 
     def advance(self, state: Tensor, token: Tensor) -> Tensor:
-        """The state after a token of embedding [m, e]."""
+        """The state after a token with the embedding `token` [m, e]."""
         seen = torch.cat((_norm(state), token), dim=1)
         gated = F.silu(F.linear(seen, self.gate)) * F.linear(seen, self.up)
         return state + F.linear(gated, self.down)
 
     def compressed(self, state: Tensor) -> Tensor:
-        """What a state of the head says of the target's next one, [m, rank].
+        """The head's prediction of the target's next state, [m, rank].
 
-        Folded rows [n, rank] make the logits of their tokens of it, and `unembed` that state.
+        Folded rows [n, rank] turn it into logits, and `unembed` into that state.
         """
         return F.linear(F.dropout(_norm(state), DROPOUT, self.training), self.output)
 
@@ -269,20 +269,20 @@ def _norm(values: Tensor) -> Tensor:
 
 
 def head_loss(model: HeadModel, batch: HeadBatch, vocabulary: DraftVocabulary) -> Tensor:
-    """How far it is from the target's states and likely tokens, over the unrolling, a state.
+    """The mean loss per state: distance from the target's states and probable tokens.
 
-    The cross-entropy is taken over the batch's likely tokens and `NEGATIVES` others; each of these
-    counts for as many as were not drawn.
+    The cross-entropy is taken over the batch's probable tokens and `NEGATIVES` others, which are
+    weighted to represent all tokens that were not drawn.
     """
     sample, correction, places = _sampled(batch, len(vocabulary))
     rows, likely = model.folded(vocabulary.rows[sample]), places[batch.likely]
     used, back = torch.unique(torch.cat((batch.recent, batch.following), 1), return_inverse=True)
     inside = used[used < len(vocabulary)]
     tokens = model.embeddings(vocabulary.rows[inside])[back]
-    # In units of the rows: their products with these are the target's logits.
+    # In units of the rows, so that products with the rows are the target's logits.
     ahead = batch.ahead * vocabulary.spread
     known = ahead.abs().sum(dim=2) > 0.0
-    # A batch may hold no state that follows another: the mean of none is not a number.
+    # A batch may hold no state that follows another, where a plain mean would be 0 / 0.
     mean_square = ahead.square().sum() / (known.sum().clamp(min=1) * model.width)
     scale = STATE_WEIGHT / mean_square.clamp(min=EPSILON)
 
@@ -301,7 +301,7 @@ def head_loss(model: HeadModel, batch: HeadBatch, vocabulary: DraftVocabulary) -
 
 
 def _sampled(batch: HeadBatch, total: int) -> tuple[Tensor, Tensor, Tensor]:
-    """A sample [n] of `total` tokens, what is added to their logits, and their places in it."""
+    """A sample [n] of `total` tokens, the corrections of their logits, and their places in it."""
     is_likely = torch.zeros(total, dtype=torch.bool)
     is_likely[batch.likely[batch.chances > 0.0]] = True
     drawn = torch.randperm(total)[:NEGATIVES]
@@ -317,7 +317,7 @@ def _sampled(batch: HeadBatch, total: int) -> tuple[Tensor, Tensor, Tensor]:
 
 @torch.no_grad()
 def first_logits(model: HeadModel, batch: HeadBatch, vocabulary: DraftVocabulary) -> Tensor:
-    """Logits [m, n + 1] of the first token after each state; those of tokens outside last."""
+    """Logits [m, n + 1] of the first token after each state; tokens outside come last."""
     tokens = model.embeddings(vocabulary.rows)[batch.recent]
     state = model.advance(model.begin(batch.hidden, tokens[:, 1:]), tokens[:, 0])
     logits = F.linear(model.compressed(state), model.folded(vocabulary.rows))
@@ -329,10 +329,10 @@ def write_head(
 ) -> None:
     """Write the head of these `weights` for the model of the fingerprint `target`.
 
-    The file is on the disk, whole, when this returns; an error leaves none.
+    The whole file is synced to disk when this returns; an error leaves none.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the file cannot be written.
     """
     model = HeadModel(weights["state"].shape[1])
     model.load_state_dict(dict(weights))
@@ -366,7 +366,7 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], NDArray[np.int64]]:
     """The weights that `write_head` was given, and the tokens of its vocabulary.
 
     Raises:
-        ModelError: they cannot be read.
+        ModelError: the file cannot be read.
     """
     try:
         with safe_open(path, "pt") as file:

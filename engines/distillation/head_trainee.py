@@ -1,7 +1,8 @@
-"""The draft head as a round teaches it: made from nothing, from the states of a person's answers.
+"""Trains the draft head, from scratch, on the states of the user's answers.
 
-Memory beside torch's: the reservoir, a byte an element, and the rows of the draft vocabulary; with
-100 thousand states and 8,192 tokens 35 MB for a target of width 256, 550 MB for one of 4,096.
+Besides torch it needs memory for the reservoir, a byte per element, and for the rows of the draft
+vocabulary: with 100 thousand states and 8,192 tokens 35 MB for a target of width 256, 550 MB for
+one of 4,096.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ from engines.drafters.head import HeadDrafter, read_head
 from engines.target import Floats
 
 HEAD = TrainingSettings(grown=0, rate=3e-3, epochs=12, older=4.0, base=0.0)
-"""How a round of the head learns."""
+"""Training settings of a head."""
 BATCH_TOKENS = 512
-"""Tokens of a batch, prompts included, which teach nothing: some 250 states."""
+"""Tokens of a batch, including prompts, which teach nothing: some 250 states."""
 
 
 class HeadTrainee:
-    """The head for the target of an output matrix and a fingerprint."""
+    """The head for the target with a given output matrix and fingerprint."""
 
     weights_file = HEAD_FILE
 
@@ -62,7 +63,7 @@ class HeadTrainee:
     ) -> None:
         """Args:
         stops: tokens that end an answer.
-        costs: of the target on this machine; None where they are unknown, and a head need not pay.
+        costs: the target's on this machine; None if unknown, when a head need not pay off.
         """
         self.origin = fingerprint
         self._matrix = matrix

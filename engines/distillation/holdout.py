@@ -1,9 +1,9 @@
-"""Which records are learned from, and which measure what was learned.
+"""Divides the records into those that are learned from and those that measure the result.
 
-A question is held out by its digest, and a topic (a thread, by its first question's) likewise, so
-that a record stays on its side in every round, whatever else the buffer holds. What is held out is
-new to every version, as the questions that a person will ask next are. A question that is asked
-again is no longer new, and learned from: it is the likeliest to be asked once more.
+A question is held out by its digest, and a topic (a chat, by its first question's) likewise, so
+that a record stays on its side in every round, whatever else the buffer holds. Held-out questions
+are new to every version, like the questions that the user will ask next. A question that is asked
+again is no longer new and is learned from, since it may well be asked once more.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from hashlib import blake2b
 from datastores.replay_buffer.record import ReplayRecord, shortened
 
 HELD_OUT = 0.15
-"""Share of all questions, and of all topics. A thread of one question has one digest for both."""
+"""Share of all questions, and of all topics. A chat of one question has one digest for both."""
 MAX_MEASURED = 128
-"""Tokens of an answer that measure: of 48 answers, one that ran on held 40 % of all tokens."""
+"""Tokens of an answer that are measured: of 48 answers, one endless one held 40 % of all tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,7 @@ class Holdout:
     """The two sides.
 
     Attributes:
-        learned: may be learned from.
-        held_out: of questions that no `learned` record asks, and of topics that none has.
+        held_out: records of questions that no `learned` record asks, and of topics that none has.
     """
 
     learned: Sequence[ReplayRecord]
@@ -35,7 +34,7 @@ class Holdout:
 
 
 def split(records: Iterable[ReplayRecord]) -> Holdout:
-    """Divide `records`; what is asked or told in a learned one is on neither side elsewhere."""
+    """Divide `records`; held-out ones that share a question or topic with `learned` are dropped."""
     every = list(records)
     times = Counter(record.question for record in every)
     learned = [record for record in every if times[record.question] > 1 or not _is_held_out(record)]
@@ -50,8 +49,8 @@ def split(records: Iterable[ReplayRecord]) -> Holdout:
 
 
 def measuring(held_out: Iterable[ReplayRecord]) -> list[ReplayRecord]:
-    """`held_out` so that no one answer decides: its first `MAX_MEASURED` tokens, and only once,
-    however many questions got it."""
+    """`held_out` so that no single answer dominates: its first `MAX_MEASURED` tokens, and only once
+    if several questions got it."""
     answers: dict[bytes, ReplayRecord] = {}
     for record in held_out:
         short = shortened(record, MAX_MEASURED)

@@ -1,11 +1,10 @@
-"""What the draft model minimises: distances between its distribution q and the target's p.
+"""Training losses of the draft model: distances between its distribution q and the target's p.
 
-Of the target, the likeliest tokens' probabilities and the mass of all others are known, so both
+The probabilities of the target's most probable tokens and the mass of all others are known, so both
 distributions are compared over these tokens and one more event, "any other". Merging events never
 increases a divergence (the data-processing inequality), and almost no mass is merged.
 
-Every loss takes log-probabilities (..., events) and returns one value for each position. Which
-events the columns stand for is the caller's matter.
+Every loss takes log-probabilities (..., events) and returns one value for each position.
 """
 
 from __future__ import annotations
@@ -16,26 +15,27 @@ import torch
 from torch import Tensor
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""(log p, log q), each (..., events), to the loss (...); gradients flow through log q."""
+"""(log p, log q), each (..., events) → loss (...); gradients flow through log q."""
 
 MIN_LOG = -30.0
-"""Below any probability that is stored: a token with none is worth e^-30, not -inf."""
+"""Below any stored probability; avoids -inf for a token without probability."""
 MIN_REST = 1e-6
-"""Least mass of all tokens but the likeliest ones."""
+"""Least mass of all tokens but the most probable ones."""
 
 
 def events(logits: Tensor, tokens: Tensor) -> Tensor:
     """Log-probabilities of `tokens` and of any other token.
 
     Args:
-        logits: (n, vocabulary). tokens: int64 (n, k), different in each row.
+        logits: (n, vocabulary).
+        tokens: int64 (n, k), different in each row.
 
     Returns:
         (n, k + 1).
     """
     logs = logits.gather(1, tokens) - logits.logsumexp(dim=1, keepdim=True)
-    # What is left to the others is known to a float32's last bits, which is close enough: summing
-    # them themselves would be a second pass over the vocabulary.
+    # The rest is exact to a float32's last bits, which suffices; summing the other tokens would be
+    # a second pass over the vocabulary.
     rest = (1.0 - logs.exp().sum(dim=1, keepdim=True)).clamp(min=MIN_REST).log()
     return torch.cat((logs, rest), dim=1).clamp(min=MIN_LOG)
 
@@ -43,7 +43,7 @@ def events(logits: Tensor, tokens: Tensor) -> Tensor:
 def normalised(top_logprobs: Tensor, rest_logprob: Tensor) -> Tensor:
     """The target's events (n, k + 1) from stored log-probabilities (n, k) and (n,).
 
-    They were rounded to 16 bits, and their sum is one again afterwards.
+    They were rounded to 16 bits, so they are normalised again.
     """
     logs = torch.cat((top_logprobs, rest_logprob.unsqueeze(1)), dim=1).float()
     return logs.log_softmax(dim=1).clamp(min=MIN_LOG)
@@ -56,12 +56,12 @@ def acceptance(log_p: Tensor, log_q: Tensor) -> Tensor:
 
 
 def forward_kl(log_p: Tensor, log_q: Tensor) -> Tensor:
-    """Σ p ln(p / q): q covers all that p does."""
+    """Σ p ln(p / q): makes q cover all of p."""
     return (log_p.exp() * (log_p - log_q)).sum(dim=-1)
 
 
 def reverse_kl(log_p: Tensor, log_q: Tensor) -> Tensor:
-    """Σ q ln(q / p): q avoids what p does not do."""
+    """Σ q ln(q / p): makes q avoid what p avoids."""
     return (log_q.exp() * (log_q - log_p)).sum(dim=-1)
 
 
@@ -72,12 +72,12 @@ def jensen_shannon(log_p: Tensor, log_q: Tensor) -> Tensor:
 
 
 def total_variation(log_p: Tensor, log_q: Tensor) -> Tensor:
-    """½ Σ |p - q| = 1 - Σ min(p, q): the rejected share itself."""
+    """½ Σ |p - q| = 1 - Σ min(p, q): the rejection rate."""
     return 0.5 * (log_p.exp() - log_q.exp()).abs().sum(dim=-1)
 
 
 def log_acceptance(log_p: Tensor, log_q: Tensor) -> Tensor:
-    """-ln Σ min(p, q) (LK losses, arXiv 2602.23881): the gradient of the total variation, larger
+    """-ln Σ min(p, q) (LK losses, arXiv 2602.23881): the gradient of the total variation, scaled up
     where little is accepted."""
     return -acceptance(log_p, log_q).clamp(min=1e-9).log()
 
@@ -89,4 +89,4 @@ LOSSES: dict[str, Loss] = {
     "tv": total_variation,
     "lk": log_acceptance,
 }
-"""By the name that settings and benchmarks use."""
+"""By their names in settings and benchmarks."""

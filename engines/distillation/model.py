@@ -1,8 +1,7 @@
-"""A Llama, or a model of a family like it (`family`), as plain torch, for training.
+"""A Llama, or a model of a similar `family`, as plain torch, for training.
 
-Owns the forward pass. Weights keep the names and the layout of transformers' ``LlamaForCausalLM``
-(rotary halves side by side), which `weights` and the recipe's export rely on. Knows nothing of
-chats and files.
+Weights have the names and the layout of transformers' ``LlamaForCausalLM`` (rotary halves side by
+side), which `weights` and the recipe's export rely on.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from engines.distillation.family import LLAMA, Family
 INITIAL_SPREAD = 0.02
 
 NOWHERE = -1
-"""In place of the position that a head should attend to: the head is free there."""
+"""Marks positions where a guided head may attend anywhere."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +26,15 @@ class LlamaShape:
     """The sizes of a Llama model.
 
     Attributes:
-        width: of the residual stream. hidden: of the feed-forward layer.
+        width: size of the residual stream.
+        hidden: neurons of the feed-forward layer.
         heads, kv_heads: query heads, and the key and value heads that they share.
-        head_size: elements of one head.
-        context: tokens that the rotary table covers.
+        context: positions that the rotary table covers.
         tied: whether input and output embeddings are one matrix.
-        biases: whether q, k and v have any.
-        rope_scale: divides the positions, but not those of local layers.
-        window: tokens that local layers attend to. local_rope_base: theirs.
+        biases: whether q, k and v have biases.
+        rope_scale: divides the positions, except in local layers.
+        window: tokens that local layers attend to.
+        local_rope_base: the `rope_base` of local layers.
     """
 
     layers: int
@@ -60,7 +60,7 @@ def rotary(
 ) -> tuple[Tensor, Tensor]:
     """Cosines and sines of the rotary embedding of heads of `size` elements, each (length, size).
 
-    ``factors``, one or (size / 2,), divide the frequencies, as Llama 3.1 does for long contexts.
+    ``factors``, one or (size / 2,), divide the frequencies, as in Llama 3.1 for long contexts.
     """
     rates = base ** (-torch.arange(0, size, 2, dtype=torch.float32) / size) / factors
     angles = torch.outer(torch.arange(length, dtype=torch.float32), rates)
@@ -76,9 +76,9 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 def _guidance_loss(q: Tensor, k: Tensor, wanted: Tensor) -> Tensor:
     """The sum of -log of a head's attention to ``wanted`` (batch, length), where not `NOWHERE`.
 
-    q and k are (batch, length, head_size). A supervised head learns where to attend sooner than an
-    unsupervised one: Garg et al., "Jointly Learning to Align and Translate with Transformer Models"
-    (2019), section 4.2.
+    q and k are (batch, length, head_size). Supervision makes a head learn sooner where to attend:
+    Garg et al., "Jointly Learning to Align and Translate with Transformer Models" (2019), section
+    4.2.
     """
     scores = (q @ k.mT).float() * q.shape[-1] ** -0.5
     future = torch.ones(scores.shape[1:], dtype=torch.bool, device=q.device).triu(1)
@@ -90,8 +90,8 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
     """Causal attention: q (batch, heads, length, head_size), k and v the same or with fewer heads;
     to the last ``window`` tokens if it is not 0.
 
-    In bf16 on a CPU, forward and backward together take a half to a fifth of the fused kernel's
-    time as products of their own.
+    Separate products in bf16 on a CPU take a half to a fifth of the fused kernel's time, forward
+    and backward together.
     """
     shared, length = k.shape[1] != q.shape[1], q.shape[2]
     if 0 < window < length:
@@ -109,7 +109,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
 class Layer(nn.Module):
     """One block: attention, then SwiGLU, each after an RMS norm.
 
-    ``place``: its number, which decides whether it is local.
+    ``place`` is its number, which decides whether it is local.
     """
 
     def __init__(self, shape: LlamaShape, place: int = 0) -> None:
@@ -142,10 +142,9 @@ class Layer(nn.Module):
         wanted: Tensor | None = None,
         dropout: float = 0.0,
     ) -> tuple[Tensor, Tensor]:
-        """(batch, length, width) to the same; one product for q, k and v, one for gate and up.
+        """Map (batch, length, width) to the same shape, with ``dropout`` on both halves' outputs.
 
-        Of what either half adds, the fraction ``dropout`` is left out, at random. Also returns the
-        guidance loss of the first head for ``wanted`` (`_guidance_loss`).
+        Also returns the guidance loss of the first head for ``wanted`` (`_guidance_loss`).
         """
         batch, length, _ = x.shape
         shape = self.shape
@@ -188,11 +187,8 @@ def _matrix(rows: int, columns: int) -> nn.Parameter:
 
 
 class Llama(nn.Module):
-    """The model; input and output embeddings are one matrix where the shape says so.
-
-    ``dropout`` is the fraction of what a layer adds that is left out, at random: for training on
-    questions that come again and again.
-    """
+    """The model; ``dropout`` applies to the outputs of the layers, for training on questions that
+    are repeated often."""
 
     cos: Tensor
     sin: Tensor
@@ -223,7 +219,7 @@ class Llama(nn.Module):
         return self.forward_guided(ids, {})[0]
 
     def forward_guided(self, ids: Tensor, wanted: Mapping[int, Tensor]) -> tuple[Tensor, Tensor]:
-        """As `forward`, and the guidance loss.
+        """The result of `forward`, and the guidance loss.
 
         ``wanted``: by layer, the index its first head should attend to, (batch, length), or
         `NOWHERE`.

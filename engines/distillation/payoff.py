@@ -1,12 +1,10 @@
-"""What a draft head brings in time, at best: whether it can pay on this machine at all.
+"""The time that a draft head saves at best: whether it can pay off on this machine at all.
 
-Over held-out answers it drafts a chain behind every few tokens, and is timed. From the costs of a
-pass with n rows, V(n), and how sure the head was of each chain, follows what drafting the surest
-share of them would have saved; the best share and length count. So a head whose every use loses
-has a gain below zero, however the budget chooses among its drafts. Where V(2) − V(1) is most of a
-pass, or a pass of the target is as short as one of the head, that is so for good heads too.
-
-Owns the arithmetic. Refuses to know where costs come from.
+Over held-out answers it drafts a chain at every few tokens, and is timed. The costs V(n) of passes
+and the head's own probabilities give what drafting the surest share of the chains would have saved;
+the best share and length count. A head whose every use loses thus has a negative gain, however the
+budget chooses among its drafts. If V(2) − V(1) is most of a pass, or a pass of the target is as
+short as one of the head, that holds for good heads too.
 """
 
 from __future__ import annotations
@@ -23,19 +21,19 @@ from engines.drafters.model_drafter import likeliest
 from engines.target import Floats
 
 MAX_POSITIONS = 1500
-"""Held-out positions that are drafted behind: some seconds."""
+"""Most held-out positions that are drafted at, which takes some seconds."""
 UNDISTURBED = 0.1
-"""Share of the timed steps that nothing disturbs: training runs at the lowest priority, and beside
-other programs the median of Qwen 1.5B's head was 4.8 ms where it takes 0.14."""
+"""Quantile of the timed steps. Training runs at the lowest priority, and next to other programs the
+median of Qwen 1.5B's head was 4.8 ms where it takes 0.14."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassCosts:
-    """What a pass of the target costs on this machine.
+    """The cost of a pass of the target on this machine.
 
     Attributes:
         plain_s: seconds of a pass with one row, V(1).
-        ratios: V(n) ÷ V(1) by n, for 0 (unused) to `MAX_DEPTH` + 1 rows at least.
+        ratios: V(n) ÷ V(1) by n, for 0 (unused) to at least `MAX_DEPTH` + 1 rows.
     """
 
     plain_s: float
@@ -44,11 +42,12 @@ class PassCosts:
 
 @dataclass(frozen=True, slots=True)
 class Payoff:
-    """What a head is worth.
+    """The time that a head saves.
 
     Attributes:
-        gain: tokens that it adds in the time of a plain pass, at best; below 0 where it only costs.
-        draft_s: seconds of a drafted token. plain_s: of a plain pass.
+        gain: tokens that it adds in the time of a plain pass, at best; negative if it only costs.
+        draft_s: seconds of a drafted token.
+        plain_s: seconds of a plain pass.
     """
 
     gain: float
@@ -58,12 +57,12 @@ class Payoff:
 
 @dataclass(frozen=True, slots=True)
 class _Chains:
-    """The chains behind m positions.
+    """The chains drafted at m positions.
 
     Attributes:
-        paths: float32 [m, depth], the head's own probability of each part of a chain.
-        accepted: float32 [m, depth], tokens that a chain of this length had accepted.
-        draft_s: seconds of a drafted token while no other program has the cores.
+        paths: float32 [m, depth], the head's own probability of each prefix of a chain.
+        accepted: float32 [m, depth], the accepted tokens of a chain of this length.
+        draft_s: seconds of a drafted token while no other program uses the cores.
     """
 
     paths: Floats
@@ -72,18 +71,19 @@ class _Chains:
 
 
 def measure_payoff(head: Head, held_out: Sequence[ReplayRecord], costs: PassCosts) -> Payoff:
-    """Draft `held_out` answers, whose states are known, with `head`."""
+    """Measure `head` on `held_out` answers, whose states are known."""
     chains = _draft(HeadText(head), held_out)
     gain = best_gain(chains.paths, chains.accepted, chains.draft_s / costs.plain_s, costs.ratios)
     return Payoff(gain, chains.draft_s, costs.plain_s)
 
 
 def best_gain(paths: Floats, accepted: Floats, step: float, ratios: Sequence[float]) -> float:
-    """Tokens a position that verifying the surest chains brings, less what they cost.
+    """Tokens per position that verifying the surest chains gains, less their cost.
 
     Args:
         paths, accepted: [positions, depth], as in `_Chains`.
-        step: cost of a drafted token, in plain passes. ratios: as in `PassCosts`.
+        step: cost of a drafted token, in plain passes.
+        ratios: as in `PassCosts`.
     """
     positions, depths = paths.shape
     gains = [-step]
@@ -91,7 +91,7 @@ def best_gain(paths: Floats, accepted: Floats, step: float, ratios: Sequence[flo
         order = np.argsort(-paths[:, depth - 1], kind="stable")
         price = ratios[depth + 1] - ratios[1] + (depth - 1) * step
         saved = np.cumsum(accepted[order, depth - 1].astype(np.float64) - price)
-        # The first token is drafted everywhere: nobody knows before where the head is sure.
+        # The first token is drafted everywhere, since the head's confidence is not known before.
         gains.append(float(saved.max()) / positions - step)
     return max(gains)
 
@@ -106,14 +106,14 @@ def _draft(text: HeadText, held_out: Sequence[ReplayRecord]) -> _Chains:
 
 
 def _places(record: ReplayRecord) -> range:
-    """The states of an answer behind whose token another one came."""
+    """The states of an answer whose token another one follows."""
     return range(min(len(record.states), len(record.tokens) - record.prompt_length - 1))
 
 
 def _chain(
     text: HeadText, record: ReplayRecord, place: int, seconds: list[float]
 ) -> Iterator[tuple[float, float]]:
-    """The path probability of each drafted token, and how many were accepted with it."""
+    """The path probability of each drafted token, and the number accepted up to it."""
     root = record.prompt_length + place
     text.hidden = record.states.codes[place] * record.states.scales[place]
     tokens, came = record.tokens[: root + 1].tolist(), record.tokens[root + 1 :].tolist()

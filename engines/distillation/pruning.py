@@ -1,23 +1,21 @@
-"""A draft model pruned out of its target: some layers of it, on the main directions of its stream.
+"""A draft model pruned out of its target: some of its layers, on the main directions of its stream.
 
-What the target's weights know need not be learned again from a person's few answers. Weight
-subcloning (Samragh et al. 2023, arXiv 2312.09299) begins small models like this, and Minitron
-(Muralidharan et al. 2024, arXiv 2407.14679) goes on by distillation, as `trainer` does.
+What the target's weights know need not be learned again from a user's few answers. Weight
+subcloning (Samragh et al. 2023, arXiv 2312.09299) initialises small models like this, and Minitron
+(Muralidharan et al. 2024, arXiv 2407.14679) continues with distillation, as `trainer` does.
 
-Depth: the first layer, without which the others read nothing, and others at equal distances.
+Depth: the first layer, without which the others get no usable input, and others at equal distances.
 Width: the residual stream is projected on its main directions, as in SliceGPT (Ashkboos et al.
 2024, arXiv 2401.15024). RMSNorm commutes with rotations once its scales are multiplied into the
-matrices behind it (theorem 1 there), so only what the other directions hold is lost. SliceGPT takes
-the directions from states; a draft model is made before there are any, so they are those of the
-weights that read from the stream and write to it. Heads and neurons stay as they are.
+matrices after it (theorem 1 there), so only the other directions are lost. SliceGPT takes the
+directions from states; a draft model is made before there are any, so they are those of the weights
+that read from the stream and write to it. Heads and neurons are unchanged.
 
-A norm behind a layer's halves, as Gemma has them, does not commute: where the width shrinks, its
-scales move into the matrix before it, and one number, the mean effect on the length, stays.
+A norm after a layer's halves, as in Gemma, does not commute: where the width shrinks, its scales
+move into the matrix before it, and one number remains, the mean effect on the length.
 
-The result is of the target's family, but that of a Qwen2 is a Llama with biases: llama.cpp runs
-heads of another total width than the stream's there only.
-
-Owns what is kept. Refuses to know how it is trained, and where the file goes.
+The result is of the target's family, except that of a Qwen2, which becomes a Llama with biases:
+only for these does llama.cpp run heads whose total width differs from the stream's.
 """
 
 from __future__ import annotations
@@ -49,37 +47,35 @@ READERS = {
     "gate_proj": "post_attention_layernorm",
     "up_proj": "post_attention_layernorm",
 }
-"""The matrices of a layer that read from the stream, each with the norm before it."""
+"""The matrices of a layer that read from the stream → the norm before each."""
 WRITERS = {"o_proj": "attention_output_norm", "down_proj": "feedforward_output_norm"}
-"""Those that write to it, each with the norm behind it, where the family has one."""
+"""Those that write to it → the norm after each, where the family has one."""
 HEAD_PARTS = ("q_bias", "k_bias", "v_bias", "q_norm", "k_norm")
-"""What belongs to heads, whose sizes stay."""
+"""Parameters of heads, whose sizes are unchanged."""
 ODD_GEMMA = 62
-"""Layers of the one Gemma 3 that scales attention by √(width / heads), not by √head_size, which
-llama.cpp tells by this number: the difference moves into the norm of q."""
+"""Number of layers by which llama.cpp recognises the one Gemma 3 that scales attention by
+√(width / heads) instead of √head_size; the difference moves into the norm of q."""
 PIECE_ROWS = 4096
-"""Rows of a matrix that are read at a time: the whole of a large target would not fit in memory."""
+"""Rows of a matrix read at a time: a whole one of a large target would not fit in memory."""
 
 MIN_SQUARES = 1e-12
-"""Below any matrix's sum of squares but that of zeros, as in layers added by `llama.enlarge`."""
+"""Below any matrix's sum of squares, except matrices of zeros from `llama.enlarge`."""
 
 
 def prune(source: PrunedTarget, layers: int, width: int) -> LlamaFile:
-    """Prune a target.
-
-    Where the sizes leave everything as it is, the result is the target itself, but that its stream
-    may be rotated.
+    """Prune a target; full sizes give the target itself, with a rotated stream.
 
     Args:
-        layers: at most. width: of the residual stream, at most.
+        layers: most layers.
+        width: largest width of the residual stream.
 
     Raises:
-        ModelError: it has weights of a type that cannot be read.
+        ModelError: the target has weights of a type that cannot be read.
     """
     whole = source.shape
     kept = kept_layers(whole, layers)
     basis = _main_directions(source, kept, min(width, whole.width))
-    # RMSNorm divides by √(Σx² / width + ε): the same x over a smaller width are divided by more.
+    # RMSNorm divides by √(Σx² / width + ε): over a smaller width the same x are divided by more.
     smaller = whole.width / basis.shape[1]
     scale = torch.full((basis.shape[1],), smaller**0.5)
     embedding_scale = smaller**0.5 if whole.family.scaled_embeddings else 1.0
@@ -104,10 +100,10 @@ def prune(source: PrunedTarget, layers: int, width: int) -> LlamaFile:
 
 
 def kept_layers(shape: LlamaShape, count: int) -> list[int]:
-    """Which `count` layers are kept, at most: at equal distances from the first on.
+    """The up to `count` layers that are kept: at equal distances, starting with the first.
 
-    Of a family with local layers, only these, and fewer than stand before the first other one: so
-    each is local in its new place too.
+    Of a family with local layers, only local ones are kept, and fewer than precede the first other
+    one, so that each is local in its new place too.
     """
     layers = list(range(shape.layers))
     if shape.family.whole_every and count < shape.layers:
@@ -118,19 +114,18 @@ def kept_layers(shape: LlamaShape, count: int) -> list[int]:
 
 
 class PrunedTarget:
-    """The target in a GGUF file: its parameters, by the names of `Llama`'s.
+    """The parameters of the target in a GGUF file, by the names of `Llama`'s.
 
     Attributes:
-        shape: its sizes.
-        output: name of its output matrix.
+        output: name of the output matrix.
         rope_factors: as in `LlamaFile`.
     """
 
     def __init__(self, path: Path, *parts: Path) -> None:
-        """Takes all files of the model, one for most.
+        """Open all files of the model.
 
         Raises:
-            ModelError: it cannot be read, or is of no known family.
+            ModelError: one cannot be read, or the model is of no known family.
         """
         readers = [open_gguf(each) for each in (path, *parts)]
         tensors = {tensor.name: tensor for reader in readers for tensor in reader.tensors}
@@ -145,24 +140,23 @@ class PrunedTarget:
         return torch.from_numpy(read_values(self._path, tensor, rows))
 
     def pieces(self, name: str, norm: str | None = None) -> Iterator[Tensor]:
-        """The rows of a matrix (rows, columns), some at a time, times the weights of the `norm`
-        before it."""
+        """The rows of a matrix (rows, columns), some at a time, scaled by the `norm` before it."""
         tensor = self._tensors[name]
         scale = 1.0 if norm is None else self._values(self._tensors[norm])
         for first in range(0, len(tensor.data), PIECE_ROWS):
             yield self._values(tensor, slice(first, first + PIECE_ROWS)) * scale
 
     def whole(self, name: str) -> Tensor:
-        """A matrix or vector, in training's order."""
+        """A matrix or vector, in the order of training."""
         return from_file(name, self._values(self._tensors[name]), self.shape)
 
     def projected(self, name: str, basis: Tensor, norm: str | None = None) -> Tensor:
-        """The rows of a matrix on the columns of `basis` (columns, width)."""
+        """The rows of a matrix, projected on the columns of `basis` (columns, width)."""
         rows = torch.cat([piece @ basis for piece in self.pieces(name, norm)])
         return from_file(name, rows, self.shape)
 
     def head_parts(self, layer: int) -> dict[str, Tensor]:
-        """What belongs to the heads of a layer, by the names in `HEAD_PARTS`."""
+        """The parameters of the heads of a layer, by the names in `HEAD_PARTS`."""
         names = {part: f"layers.{layer}.{part}" for part in HEAD_PARTS}
         found = {part: self.whole(name) for part, name in names.items() if name in self._tensors}
         shape = self.shape
@@ -173,9 +167,9 @@ class PrunedTarget:
 
 def _main_directions(source: PrunedTarget, layers: Sequence[int], count: int) -> Tensor:
     """The orthonormal columns (target's width, `count`) that hold most of what is read from the
-    stream and written to it, each matrix counting the same.
+    stream and written to it, with equal weight for each matrix.
 
-    Where none are left out and norms would forbid to rotate, those of the target."""
+    The identity if no direction is left out and the norms do not allow a rotation."""
     width = source.shape.width
     if count == width and source.shape.family.output_norms:
         return torch.eye(width)
@@ -187,9 +181,9 @@ def _main_directions(source: PrunedTarget, layers: Sequence[int], count: int) ->
 
 
 def _stream_rows(source: PrunedTarget, layers: Sequence[int]) -> Iterator[Tensor]:
-    """Vectors in the stream's space, (n, target's width), of one matrix after the other.
+    """Vectors in the stream's space, (n, target's width), one matrix after another.
 
-    A piece of each is enough: vocabularies begin with their frequent tokens, and neurons have no
+    A piece of each suffices: vocabularies begin with their frequent tokens, and neurons have no
     order.
     """
     yield next(source.pieces("embed_tokens"))
@@ -202,7 +196,7 @@ def _stream_rows(source: PrunedTarget, layers: Sequence[int]) -> Iterator[Tensor
 
 
 def _pruned_layer(source: PrunedTarget, layer: int, basis: Tensor) -> dict[str, Tensor]:
-    """The parameters of a layer on the directions of `basis`, but for the norms before it."""
+    """The parameters of a layer on the directions of `basis`, without the norms before it."""
     found = {
         name: source.projected(f"layers.{layer}.{name}", basis, f"layers.{layer}.{norm}")
         for name, norm in READERS.items()
@@ -216,7 +210,7 @@ def _pruned_layer(source: PrunedTarget, layer: int, basis: Tensor) -> dict[str, 
 def _written(
     source: PrunedTarget, layer: int, name: str, norm: str, basis: Tensor
 ) -> dict[str, Tensor]:
-    """A matrix that writes to the stream on the directions of `basis`, and the norm behind it."""
+    """A matrix that writes to the stream, on the directions of `basis`, and the norm after it."""
     matrix = source.whole(f"layers.{layer}.{name}")
     if not source.shape.family.output_norms:
         return {name: basis.T @ matrix}

@@ -1,5 +1,4 @@
-"""Logits of a draft model or a head over whole answers, for those who measure without knowing
-torch."""
+"""Logits of a draft model or a head over whole answers, for measurements outside torch."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from engines.target import Floats
 
 
 class Reader(Protocol):
-    """Reads answers as a draft model."""
+    """Evaluates answers with a draft model or a head."""
 
     def answer_logits(self, record: ReplayRecord) -> Floats:
         """float32 [n, vocabulary], the distributions of the last n tokens of the answer."""
@@ -33,7 +32,7 @@ class DraftModelReader:
     """A draft model's file, read into torch."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ModelError: it cannot be read, or cannot be trained."""
+        """Raises ModelError: the file cannot be read, or cannot be trained."""
         self._model = read_llama_file(path).model()
 
     @torch.no_grad()
@@ -50,10 +49,10 @@ class HeadReader:
 
     def __init__(self, path: Path, matrix: OutputMatrix) -> None:
         """Args:
-        matrix: of its target.
+        matrix: the target's output matrix.
 
         Raises:
-            ModelError: it cannot be read.
+            ModelError: the file cannot be read.
         """
         weights, tokens = read_weights(path)
         self._vocabulary = matrix.vocabulary(tokens)
@@ -62,7 +61,7 @@ class HeadReader:
         self._model.eval()
 
     def answer_logits(self, record: ReplayRecord) -> Floats:
-        """float32 [answer - 1, vocabulary]: no state comes before the first token."""
+        """float32 [answer - 1, vocabulary]: no state precedes the first token."""
         batch = make_head_batch([record], self._vocabulary)
         drafted = first_logits(self._model, batch, self._vocabulary)[:, :-1]
         logits = np.full((len(drafted), len(self._vocabulary.index)), -np.inf, np.float32)
@@ -70,7 +69,7 @@ class HeadReader:
         return logits
 
     def acceptances(self, record: ReplayRecord) -> Floats:
-        """Σ min(p, q) over the target's likely tokens, at each drafted position of a trainable
+        """Σ min(p, q) over the target's probable tokens, at each drafted position of a trainable
         record: float32 [n]."""
         batch = make_head_batch([record], self._vocabulary)
         shares = first_logits(self._model, batch, self._vocabulary).softmax(dim=1)

@@ -1,11 +1,9 @@
-"""One round of distillation, from a replay buffer to a published version, or to a reason why not.
+"""One round of distillation, from a replay buffer to a published version, or a reason why not.
 
-The entry of the process that learns. It trains the draft model or the head that drafts now on the
-answers since, older ones and base material, writes the file, has it loaded as it will be used, and
-lets the gate decide. Nothing is published by any other way: an error, a kill at any moment or a
-refusal leaves the versions as they were, and the next round goes on from the checkpoint.
-
-Refuses to know when a round runs, and what is trained (`engines.distillation.trainee`).
+This is the entry point of the training process. It trains the current draft model or head on new
+answers, older ones and base material, writes the file, has it loaded as it will be used, and lets
+the gate decide. After an error, a kill at any moment or a rejection, the versions are as before,
+and the next round resumes from the checkpoint.
 """
 
 from __future__ import annotations
@@ -31,13 +29,13 @@ from engines.fingerprint import fingerprint
 MIN_NEW = 20
 """New answers that a round needs."""
 MAX_NEW = 1000
-"""New answers that a round learns from; the latest."""
+"""Latest new answers that a round learns from."""
 MAX_BASE_HELD_OUT = 160
-"""Answers that measure what was forgotten."""
+"""Most answers that measure forgetting."""
 SAVE_SECONDS = 20.0
-"""Training that a kill may cost."""
+"""Interval of checkpoints: training that a kill may cost."""
 LOCK = "lock"
-PARENT_GONE = "the version that it was trained from drafts no longer"
+PARENT_GONE = "the version that it was trained from is no longer in use"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +49,12 @@ class TrainingStep:
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """How a round ended.
+    """The result of a round.
 
     Attributes:
-        version: what was published; None if nothing was.
-        reason: why nothing was; empty otherwise.
-        seconds: of CPU, in this process.
+        version: the published version; None if there is none.
+        reason: why nothing was published; empty otherwise.
+        seconds: CPU time of this process.
     """
 
     version: Version | None
@@ -75,14 +73,14 @@ def run_round(
 ) -> Generator[TrainingStep | RoundResult]:
     """Train one version of `trainee`; the last item is the result.
 
-    A caller may pause between two items for as long as it likes.
+    A caller may pause between two items for any time.
 
     Args:
-        folder: of its versions, for this target.
-        base: answers that the original draft model drafts well, as records: against forgetting.
+        folder: the folder of its versions for this target.
+        base: answers that the original draft model drafts well, against forgetting.
 
     Raises:
-        SpecchatError: the round failed; nothing was published. One line says why.
+        SpecchatError: the round failed; nothing was published.
     """
     started = process_time()
     torch.set_num_threads(threads)
@@ -102,18 +100,18 @@ def run_round(
 def _parent(versions: Versions, buffer: ReplayBuffer) -> Version | None:
     """The version to train from; None for the original draft model.
 
-    What learned from a buffer that is lost may know chats that were deleted since, and nobody can
-    say so any more of it or of what is trained from it.
+    A version from a lost buffer may have learned chats that were deleted since. Without the buffer
+    that cannot be checked, neither of it nor of its successors.
 
     Raises:
-        StoreError: the version that drafts is damaged.
+        StoreError: the current version is damaged.
     """
     current = versions.current_version()
     return current if current is not None and current.buffer == buffer.identity else None
 
 
 class _Round:
-    """The parts of one round."""
+    """The state of one round."""
 
     def __init__(
         self,
@@ -128,7 +126,7 @@ class _Round:
         self._versions = versions
         self._base = base
         self._settings = settings
-        # Before the parent, so that a removal between the two drops what is made of it.
+        # Read before the parent, so that a removal in between discards what is made of it.
         self._last_removal = buffer.last_removal
         self._parent_identity = versions.current_identity
         self._parent = _parent(versions, buffer)
@@ -145,7 +143,7 @@ class _Round:
         if reason := refusal(split.held_out):
             self._note(split, None, reason + left_out, self._fruitless())
             return None, reason + left_out
-        # First of all: what drafts must still be for this target, and load.
+        # Measured first: the current version must still be for this target, and load.
         before = self._trainee.measure(self._start, split)
         trainer = yield from self._train(split)
         version, reason = self._publish(trainer, split, before)
@@ -157,19 +155,19 @@ class _Round:
     def _note(
         self, split: TrainingSplit, version: Version | None, reason: str, fruitless: int
     ) -> None:
-        """Remember the attempt: the next one waits for new answers."""
+        """Record the attempt, so that the next one waits for new answers."""
         number, buffer = version.number if version else 0, self._buffer.identity
         self._versions.note(Attempt(time(), buffer, split.last_record, number, reason, fruitless))
 
     def _fruitless(self) -> int:
-        """Trainings in a row, up to now, that published nothing."""
+        """Number of consecutive rounds up to now that trained and published nothing."""
         attempt = self._known_attempt()
         return attempt.fruitless if attempt else 0
 
     def _publish(
         self, trainer: Trainer, split: TrainingSplit, before: Quality
     ) -> tuple[Version | None, str]:
-        """Publish the first candidate that passes the gate; else the reason of the first."""
+        """Publish the first candidate that passes the gate, or return the first one's reason."""
         original = before.base if not self._parent else self._trainee.original_base(split)
         partial, reasons = self._versions.partial(), []
         path = partial / self._trainee.weights_file
@@ -189,7 +187,7 @@ class _Round:
         return None, reasons[0]
 
     def _split(self) -> TrainingSplit:
-        """Divide the buffer's records, the latest of each kind first come first served."""
+        """Divide the buffer's records; of new ones, the latest are kept."""
         records = list(self._trainee.records(self._buffer))
         sides = split(records)
         seen = self._seen()
@@ -209,8 +207,8 @@ class _Round:
         )
 
     def _known(self, held_out: Sequence[ReplayRecord]) -> Sequence[ReplayRecord]:
-        """Those of `held_out` that the current version was measured with: without base material,
-        they show what is forgotten. Nothing if they are too few."""
+        """Those of `held_out` that the current version was measured with, which show forgetting
+        without base material; empty if they are too few."""
         older = [record for record in held_out if record.id <= self._seen()]
         return () if refusal(older) else older
 

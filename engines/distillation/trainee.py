@@ -1,8 +1,4 @@
-"""What a round teaches: the protocol of the draft model and of the draft head.
-
-Owns what a round asks of either, and the answers it gives them. Refuses to know when a round runs,
-and what becomes of a version.
-"""
+"""What a round trains: the protocol of the draft model and of the draft head."""
 
 from __future__ import annotations
 
@@ -19,22 +15,23 @@ from engines.distillation.gate import Quality, Retention
 from engines.distillation.trainer import Trainer, TrainingSettings
 
 STEPS = (1.0, 0.75, 0.5)
-"""How far what is published is from the version that drafts towards the trained weights: the first
-of these that passes the gate. Halfway, new and known questions are often drafted better, repeated
-ones less well: of a round's 431, 132 and 70, by how often both prefer the same token, .7436, .8734
-and .8862 before it, .7484, .8716 and .9241 halfway, .7500, .8718 and .9422 at three quarters, and
-.7502, .8703 and .9504 after it."""
+"""Shares of the way from the current version to the trained weights; the first that passes the gate
+is published. Halfway, new and known questions are often drafted better, repeated ones less well
+(agreement on 431 new, 132 known and 70 repeated questions: .7436, .8734 and .8862 before the round,
+.7484, .8716 and .9241 halfway, .7502, .8703 and .9504 after it)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSplit:
-    """What a round learns from and is measured by.
+    """The records that a round learns from and measures with.
 
     Attributes:
         new, older, base: learned from.
-        held_out: measured with. base_held_out: likewise, what was known before.
-        arrived: records of the buffer that no round has seen, held-out ones included.
-        last_record: id of the latest record seen. last_removal: of the buffer then.
+        held_out: measured with.
+        base_held_out: measured with, known texts.
+        arrived: number of records that no round has seen, including held-out ones.
+        last_record: id of the latest record seen.
+        last_removal: the buffer's, when the round began.
     """
 
     new: Sequence[ReplayRecord]
@@ -48,16 +45,16 @@ class TrainingSplit:
 
 
 class Trainee(Protocol):
-    """A `version` is the file of the one that drafts now; None: none does, or the original."""
+    """A model that learns. A `version` is the current one's file; None for none or the original."""
 
     @property
     def weights_file(self) -> str:
-        """Name of the file of a version."""
+        """File name of a version's weights."""
         ...
 
     @property
     def origin(self) -> str:
-        """Fingerprint of what the first version is made from."""
+        """Fingerprint of the model that the first version is made from."""
         ...
 
     def records(self, buffer: ReplayBuffer) -> Iterator[ReplayRecord]:
@@ -68,32 +65,31 @@ class Trainee(Protocol):
         """Measure a version, loaded as it will draft.
 
         Raises:
-            InputError: it is not one for this target.
+            InputError: the version is not for this target.
             ModelError: it does not load.
         """
         ...
 
     def original_base(self, split: TrainingSplit) -> Retention | None:
-        """What the original is worth on its own texts: what may be lost is counted from there, or
-        every version might lose a little. None if it has none."""
-        ...
+        """The original's quality on its known texts, None if it has none. Losses count from there,
+        or every version might lose a little more."""
 
     def trainer(
         self, version: Path | None, split: TrainingSplit, settings: TrainingSettings
     ) -> Trainer:
-        """Begin to train from `version`."""
+        """Start training from `version`."""
         ...
 
     def candidates(
         self, version: Path | None, trained: Mapping[str, Tensor]
     ) -> Iterator[Mapping[str, Tensor]]:
-        """What may be published of weights trained from `version`, the most learned first."""
+        """Weights that may be published after training from `version`, the most trained first."""
         ...
 
     def write(self, weights: Mapping[str, Tensor], path: Path) -> None:
         """Write the file of a version; an error leaves none.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: the file cannot be written.
         """
         ...

@@ -1,14 +1,13 @@
 """The training of one round: Adam over a fixed list of batches, which can be killed and resumed.
 
-Owns the steps and the checkpoint (one safetensors file, replaced atomically). The list of batches
-is a pure function of the records and the settings, so a resumed round takes the same steps. Knows
-nothing of held-out questions and versions.
+The checkpoint is one safetensors file, replaced atomically. The list of batches is a pure function
+of the records and the settings, so a resumed round takes the same steps.
 
 Memory: 20 bytes for each weight of the feed-forward layers (float32, its gradient, two moments, a
 mask), 4 for each other one, some 50 MiB of logits (`ROW_ELEMENTS`), and activations of
 `BATCH_TOKENS` tokens. The process of the embedded pair peaks at 0.4 GB, torch and llama.cpp
 included; a draft model of 182 M weights with 128,256 tokens takes 2.0 GB and 2.7 s of CPU a step.
-Time: 500 new answers of 44 tokens to the embedded draft model, in five rounds, some 400 s of CPU.
+Time: 500 new answers of 44 tokens to the embedded draft model, in five rounds, take some 400 s.
 """
 
 from __future__ import annotations
@@ -30,23 +29,22 @@ from torch.optim.adam import adam
 
 from datastores.errors import ModelError, StoreError
 from datastores.replay_buffer.record import ReplayRecord
-from engines.distillation.batches import BATCH_TOKENS, compare, in_batches, make_batch, pieces
+from engines.distillation.batches import BATCH_TOKENS, in_batches, make_batch, pieces
 from engines.distillation.losses import Loss, acceptance, events
 from engines.distillation.model import Llama
 
 BETAS = (0.9, 0.98)
 WARM_STEPS = 10
-"""Steps over which the rate rises: Adam's first ones know no scale of the gradient."""
+"""Steps of warm-up, while Adam's moments do not yet know the scale of the gradient."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings:
     """How a round learns.
 
-    The defaults come from 200 answers of the embedded target to topics that its draft model had
-    never seen, in two rounds. How often both prefer the same token, at temperature 0: on questions
-    that were asked twice, on new ones of the same topics, and on 300 known ones that were not
-    learned from:
+    The defaults come from 200 answers of the embedded target on topics that its draft model had
+    never seen, in two rounds. Agreement at temperature 0 on questions that were asked twice, on new
+    ones of the same topics, and on 300 known ones that were not learned from:
 
         neurons grown, known texts (`base`), epochs       twice    new  known
         original draft model                               .697   .608   .877
@@ -57,28 +55,26 @@ class TrainingSettings:
         1,024, 4.0 with its own probabilities, 8           .912   .668   .871
         1,024, 0.85 of the way (`SHARES`)                  .903   .670   .872
 
-    A stream of 500 answers in five rounds, where older answers to questions that were asked more
-    than once are replayed first and twice, took .679 to .957 on these, .688 to .750 on new
-    questions and .880 to .871 on known ones; all 500 in one round, replayed once, .915, .750 and
-    .871. Another 500: .623 to .929 on repeated questions, .694 to .757 on new ones, and .009 less
-    on known ones.
+    Over 500 answers in five rounds, agreement on repeated questions rose from .679 to .957, on new
+    ones from .688 to .750, and fell on known ones from .880 to .871; all 500 in one round gave
+    .915, .750 and .871.
 
-    A pass of the draft model takes .27 ms as it is, .32 ms with 512 neurons more and .39 ms with
-    1,024. Where every weight learned, it forgot far more (known .771), and the loss made little
+    A pass of the draft model takes .27 ms originally, .32 ms with 512 neurons more and .39 ms with
+    1,024. When every weight learned, it forgot far more (known .771), and the loss made little
     difference (α at temperature 1, 450 answers, 3 epochs at 1e-3): lk .711 on new questions and
     .793 on known ones, forward-kl .698 and .781.
 
     Attributes:
         loss: a name in `LOSSES`.
-        grown: neurons that each feed-forward layer of the original draft model gets beside its own.
-            They alone learn: a feed-forward layer is a memory of keys and values (Geva et al.
-            2021), and what it was asked before goes through the old ones. 0: everything learns.
-        rate: the highest learning rate; it falls to a tenth of it.
-        epochs: passes over the round's records.
-        older: older answers that are learned from again, for each new one in each epoch.
-        base: texts that the original draft model knows, likewise: against forgetting.
+        grown: neurons added to each feed-forward layer of the original draft model. They alone
+            learn: a feed-forward layer is a memory of keys and values (Geva et al. 2021), whose old
+            entries keep serving old questions. With 0, everything learns.
+        rate: the highest learning rate, which decays to a tenth.
+        epochs: epochs over the new records.
+        older: older answers replayed in each epoch, per new one.
+        base: known texts of the original draft model replayed likewise, against forgetting.
         clip: largest norm of the gradient.
-        seed: of the order.
+        seed: for the order of the records.
     """
 
     loss: str = "lk"
@@ -92,9 +88,9 @@ class TrainingSettings:
 
 
 FROM_NOTHING = TrainingSettings(grown=0, epochs=12, older=4.0, base=0.0)
-"""For a draft model that knew nothing before: it has nothing to forget, and much to learn."""
+"""For a draft model with random weights, which has nothing to forget and much to learn."""
 PRUNED = replace(FROM_NOTHING, rate=2e-3, epochs=6)
-"""For one pruned out of its target, which learns faster, and loses what it has at a higher rate."""
+"""For a pruned draft model, which learns faster, and forgets at a higher rate."""
 
 
 def plan(
@@ -104,10 +100,10 @@ def plan(
     settings: TrainingSettings,
     most: int = BATCH_TOKENS,
 ) -> list[list[ReplayRecord]]:
-    """The batches of a round: in each epoch all `new` records, and other ones of the rest.
+    """The batches of a round: in each epoch all `new` records and a sample of the others.
 
-    Of `older` ones, those whose question was asked more than once come first, and all such records
-    come twice: they are the likeliest to be asked again.
+    Of `older` records, those whose question was asked more than once come first. All repeated
+    questions occur twice, since they are the most likely to be asked again.
 
     Args:
         most: tokens of a batch.
@@ -134,15 +130,14 @@ def _sample(records: Sequence[ReplayRecord], count: float, rng: Random) -> list[
 LOGGER = logging.getLogger("specchat.distillation")
 
 Backward = Callable[[Sequence[ReplayRecord]], float]
-"""Add the gradients of a batch's mean loss, and return it."""
+"""Adds the gradients of a batch's mean loss, and returns the loss."""
 
 
 class Trainer:
     """A model in training.
 
     Attributes:
-        step: batches done.
-        losses: mean loss of each step of this process.
+        step: number of batches done.
     """
 
     def __init__(
@@ -153,11 +148,10 @@ class Trainer:
         settings: TrainingSettings,
     ) -> None:
         """Args:
-        model: the parameters that require a gradient learn.
+        model: trained in its parameters that require a gradient.
         """
         self.model = model
         self.step = 0
-        self.losses: list[float] = []
         self._backward = backward
         self._batches = batches
         self._settings = settings
@@ -172,7 +166,7 @@ class Trainer:
 
     @property
     def steps(self) -> int:
-        """Batches of the whole round."""
+        """Number of batches of the whole round."""
         return len(self._batches)
 
     def run(self) -> Iterator[float]:
@@ -185,7 +179,7 @@ class Trainer:
             yield self._update(self._batches[self.step])
 
     def _update(self, records: Sequence[ReplayRecord]) -> float:
-        torch.manual_seed(self._settings.seed + self.step)  # a resumed round draws the same
+        torch.manual_seed(self._settings.seed + self.step)  # the same after `resume`
         self.model.zero_grad(set_to_none=False)
         loss = self._backward(records)
         learning = self._learning().values()
@@ -196,16 +190,14 @@ class Trainer:
             )
         self._descend()
         self.step += 1
-        self.losses.append(loss)
         return loss
 
     @torch.no_grad()
     def _descend(self) -> None:
-        """One step of Adam.
+        """One step of Adam, without weight decay, which would erase what a draft model knows.
 
-        By torch's function, since `torch.optim.Adam` imports its compiler: two seconds in every
-        process that trains. Weight decay would pull towards zero, away from what a draft model
-        knows.
+        It calls torch's function, since `torch.optim.Adam` imports its compiler, which takes two
+        seconds.
         """
         learning = self._learning()
         moments = [self._moments[name] for name in learning]
@@ -226,17 +218,17 @@ class Trainer:
         )
 
     def _learning(self) -> dict[str, Tensor]:
-        """The parameters that change, by name."""
+        """The parameters that are trained, by name."""
         every = self.model.named_parameters()
         return {name: parameter for name, parameter in every if parameter.requires_grad}
 
     def _rate(self) -> float:
-        """Warm-up, then a straight fall to a tenth."""
+        """Warm-up, then linear decay to a tenth."""
         warm = min(1.0, (self.step + 1) / WARM_STEPS)
         return self._settings.rate * warm * (1.0 - 0.9 * self.step / self.steps)
 
     def digest(self, start: str) -> str:
-        """What a checkpoint belongs to: the first weights' fingerprint, settings and batches."""
+        """Identifies a checkpoint's round: fingerprint of the first weights, settings, batches."""
         found = sha256(f"{start} {self._settings}".encode())
         for batch in self._batches:
             for record in batch:
@@ -247,7 +239,7 @@ class Trainer:
         """Write the checkpoint; an interrupted write leaves the previous one.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: the checkpoint cannot be written.
         """
         state = {f"weight.{name}": each for name, each in self.model.state_dict().items()}
         for name, moments in self._moments.items():
@@ -263,7 +255,7 @@ class Trainer:
             raise StoreError(f"cannot write {path}: {error}") from error
 
     def resume(self, path: Path, digest: str) -> bool:
-        """Go on from a checkpoint of this very round; returns whether there was one."""
+        """Continue from a checkpoint of this very round; returns whether there was one."""
         try:
             with safe_open(path, "pt") as file:
                 about = file.metadata() or {}
@@ -274,7 +266,7 @@ class Trainer:
                     raise ValueError("it is damaged")
                 self._restore(state, int(about["step"]))
         except (OSError, SafetensorError, ValueError, KeyError) as error:
-            # None, a damaged one, or one of other sizes: the round begins again.
+            # It is missing, damaged or of other sizes, so the round starts again.
             if path.exists():
                 LOGGER.info("%s is not continued: %s", path, error)
             return False
@@ -286,7 +278,7 @@ class Trainer:
             name: {key: state[f"{key}.{name}"] for key in kept}
             for name, kept in self._moments.items()
         }
-        # `load_state_dict` would load what fits before it refuses the rest.
+        # `load_state_dict` would load what fits before it rejects the rest.
         if any(state[f"weight.{name}"].shape != each.shape for name, each in own.items()):
             raise ValueError("its weights have other sizes")
         self.model.load_state_dict({name: state[f"weight.{name}"] for name in own})
@@ -295,7 +287,7 @@ class Trainer:
 
 
 def _content(state: Mapping[str, Tensor]) -> str:
-    """A checksum: one wrong bit may make a weight so large that no later round comes to an end."""
+    """A checksum: one wrong bit could make a weight so large that no later round succeeds."""
     found = sha256()
     for name in sorted(state):
         found.update(state[name].detach().contiguous().numpy().tobytes())
@@ -305,16 +297,16 @@ def _content(state: Mapping[str, Tensor]) -> str:
 def draft_model_backward(model: Llama, loss: Loss, records: Sequence[ReplayRecord]) -> float:
     """The `Backward` of a draft model.
 
-    The states' gradient is summed over pieces of the vocabulary-wide rows before it flows through
-    the layers, so only one piece of logits is in memory.
+    The gradient of the states is summed over pieces of the logits before it flows through the
+    layers, so that only one piece of logits is in memory.
     """
     batch = make_batch(records)
     count = len(batch.rows) + len(batch.plain_rows)
     states = model(batch.ids).flatten(0, 1)
     held = states.detach().requires_grad_()
     total = 0.0
-    for log_p, log_q in compare(model, held, batch):
-        value = loss(log_p, log_q).sum() / count
+    for logits, tokens, log_p in pieces(model, held, batch):
+        value = loss(log_p, events(logits, tokens)).sum() / count
         value.backward()  # type: ignore[no-untyped-call]
         total += value.item()
     states.backward(held.grad)
@@ -322,7 +314,7 @@ def draft_model_backward(model: Llama, loss: Loss, records: Sequence[ReplayRecor
 
 
 def freeze(model: Llama, neurons: int) -> None:
-    """Let only the neurons of the feed-forward layers behind the first `neurons` learn."""
+    """Train only the neurons of the feed-forward layers after the first `neurons`."""
     for name, parameter in model.named_parameters():
         if name.endswith(("gate_proj", "up_proj", "down_proj")):
             mask = torch.ones_like(parameter)
@@ -336,10 +328,10 @@ def freeze(model: Llama, neurons: int) -> None:
 
 @torch.no_grad()
 def evaluate(model: Llama, records: Sequence[ReplayRecord]) -> tuple[float, float]:
-    """α = Σ min(p, q), and how often it prefers the target's likeliest token, both averaged over
-    all positions; zeros without records.
+    """α = Σ min(p, q), and the share of positions where it prefers the target's most probable
+    token; zeros without records.
 
-    Where only the token that came is known, it stands for the target's probabilities.
+    Where only the emitted token is known, it stands for the target's probabilities.
     """
     accepted = hits = total = 0.0
     for group in in_batches(records, Random(0)) if records else []:

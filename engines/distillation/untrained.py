@@ -1,9 +1,8 @@
-"""A draft model that has learned nothing yet, with the vocabulary of a target's file.
+"""An untrained draft model with the vocabulary of a target's file.
 
-For models that have no small sister: it learns from their answers on this machine. It begins as
-what can be pruned out of the target (`pruning`), or at random where the target is of another
-family. Its size follows from what a pass of the target costs, in bytes of weights that it reads.
-Owns sizes. Refuses to know where the file is kept.
+It serves targets without a small model of the same family, and learns from their answers on this
+machine. It is pruned out of the target (`pruning`), or random if the target is of an unknown
+family. Its size follows from the cost of the target's pass, in bytes of weights read.
 """
 
 from __future__ import annotations
@@ -31,33 +30,32 @@ from engines.distillation.weights import (
 )
 
 MAX_COST = 1 / 8
-"""Of what a pass of the target reads, the most that a pass of its draft model may read."""
+"""Largest share of the bytes read by the target's pass that the draft model's pass may read."""
 MIN_LAYERS = 4
-"""Layers of one for a target of up to 32; of a deeper one, `MAX_COST` of its layers."""
+"""Layers for a target of up to 32 layers; for a deeper one, `MAX_COST` of its layers."""
 MIN_WIDTH, WIDTH_STEP = 128, 64
 """After 200 answers of the embedded target, agreement on 12,021 tokens of new questions: width 128
 with 2, 3 and 4 layers .66, .70 and .71; width 256 with 2 layers .68; from random weights, width 128
 with 2 layers, .56."""
 MAX_WEIGHTS = 2**27
-"""Learning takes 20 bytes for each: 2.5 GiB."""
+"""Training takes 20 bytes for each weight: 2.5 GiB."""
 RANDOM_LAYERS, HEAD_SIZE = 2, 64
 BYTES_PER_WEIGHT = 34 / 32
-"""Of Q8_0."""
+"""In Q8_0."""
 TOKENIZER = "tokenizer."
-"""What the names of a file's entries about its vocabulary and its chat template begin with."""
+"""Prefix of a file's metadata about its vocabulary and its chat template."""
 
 LOGGER = logging.getLogger("specchat.distillation")
 
 
 def write_untrained(destination: Path, seed: int, target: Path, *parts: Path) -> None:
-    """Write a draft model for the model in the file `target`, and its other `parts`, to
-    `destination`.
+    """Write a draft model for the model in the file `target` and its other `parts`.
 
     Args:
-        seed: of its weights, where they are drawn at random.
+        seed: of random weights.
 
     Raises:
-        InputError: none of a useful size would cost little enough.
+        InputError: no draft model of a useful size is cheap enough.
         ModelError: `target` cannot be read, or has no vocabulary.
         StoreError: `destination` cannot be written.
     """
@@ -93,10 +91,13 @@ def write_untrained(destination: Path, seed: int, target: Path, *parts: Path) ->
 
 
 def pass_bytes(readers: Iterable[Any]) -> float:
-    """Bytes of weights that one pass of the model reads, of the `gguf.GGUFReader` of each part.
+    """Bytes of weights that one pass of the model reads.
 
-    Of the embeddings it reads a row, unless they are the output matrix too; of experts, those in
-    use.
+    Of the embeddings, a pass reads one row, unless they are also the output matrix; of experts,
+    those in use.
+
+    Args:
+        readers: a `gguf.GGUFReader` for each part.
     """
     tensors = {tensor.name: tensor for reader in readers for tensor in reader.tensors}
     fields = {name: field for reader in readers for name, field in reader.fields.items()}
@@ -114,7 +115,7 @@ def pass_bytes(readers: Iterable[Any]) -> float:
 
 
 def pruned_shape(target: LlamaShape, budget: float) -> LlamaShape:
-    """The widest draft model of `target` whose pass reads `budget` bytes at most."""
+    """The widest draft model of `target` whose pass reads at most `budget` bytes."""
     layers = len(kept_layers(target, max(MIN_LAYERS, round(MAX_COST * target.layers))))
     # Every matrix has one side in the stream.
     heads = 2 * (target.heads + target.kv_heads) * target.head_size
@@ -126,7 +127,7 @@ def pruned_shape(target: LlamaShape, budget: float) -> LlamaShape:
 
 
 def _require_useful(target: Path, sizes: LlamaShape, budget: float) -> None:
-    """Raises InputError: a draft model of these `sizes` is too narrow, or reads too much."""
+    """Raises InputError: a draft model of these `sizes` is too narrow or reads too much."""
     least = MIN_WIDTH * sizes.vocabulary * BYTES_PER_WEIGHT
     if sizes.width < MIN_WIDTH or least > budget:
         raise InputError(
@@ -137,18 +138,18 @@ def _require_useful(target: Path, sizes: LlamaShape, budget: float) -> None:
 
 
 def training_settings(draft_model: Path) -> TrainingSettings:
-    """How the draft model in a file that `write_untrained` wrote learns.
+    """The training settings for a file that `write_untrained` wrote.
 
     Raises:
-        ModelError: it cannot be read.
+        ModelError: the file cannot be read.
     """
-    # What is pruned has an output matrix of its own.
+    # A pruned draft model has an output matrix of its own.
     tied = read_shape(draft_model, open_gguf(draft_model)).tied
     return FROM_NOTHING if tied else PRUNED
 
 
 def _random_shape(vocabulary: int, context: int) -> LlamaShape:
-    """The smallest useful sizes: what knows nothing learns a larger one no sooner."""
+    """The smallest useful sizes: a random model learns no faster if it is larger."""
     return LlamaShape(
         layers=RANDOM_LAYERS,
         width=MIN_WIDTH,

@@ -2,12 +2,11 @@
 
     folder/0007/draft-model.gguf    the weights; of a head, head.safetensors
     folder/0007/version.json        a `Version`
-    folder/current.json             the number of the version that drafts, 0 for the original draft
+    folder/current.json             the number of the current version, 0 for the original draft
                                     model, and the last number given
-    folder/attempt.json             the `Attempt` made last
+    folder/attempt.json             the last `Attempt`
 
-A version is published whole, by one rename, and the latest three are kept. Owns the folder. Refuses
-to know how versions are made; imports no torch.
+A version is published as a whole, by one rename, and the latest three are kept. Imports no torch.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from datastores.storage.files import write_atomic
 from engines.fingerprint import fingerprint
 
 KEPT = 3
-"""Versions kept: to step back to, when a later one turns out worse."""
+"""Versions kept for rollback."""
 DRAFT_MODEL_FILE, HEAD_FILE, VERSION_FILE = "draft-model.gguf", "head.safetensors", "version.json"
 FORMER_DRAFT_MODEL_FILE = "student.gguf"
-"""What earlier versions of specchat called the weights."""
+"""File name of the weights in earlier versions of specchat."""
 CURRENT_FILE, ATTEMPT_FILE = "current.json", "attempt.json"
 CHECKPOINT_SUFFIX = ".safetensors"
 _PARTIAL = ".partial-"
@@ -41,14 +40,14 @@ class Version:
     """One trained version.
 
     Attributes:
-        number: from 1 on, never used twice.
+        number: from 1 on, never reused.
         created: seconds since the epoch.
-        fingerprint: of its file. origin: of the draft model that the first version was trained
-            from.
+        fingerprint: of its file.
+        origin: fingerprint of the draft model that the first version was trained from.
         parent: number of the version that it was trained from; 0 for the original draft model.
-        buffer: identity of the replay buffer. last_record, last_removal: its state then, for
-            `ReplayBuffer.removed_since`.
-        figures: what the gate measured, by name.
+        buffer: identity of the replay buffer.
+        last_record, last_removal: state of the buffer then, for `ReplayBuffer.removed_since`.
+        figures: the gate's measurements, by name.
     """
 
     number: int
@@ -64,26 +63,26 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class VersionIdentity:
-    """Which version drafts: its number, and the fingerprint of its file; equal for no two."""
+    """Number and file fingerprint of the current version; unique together."""
 
     number: int
     fingerprint: str
 
 
 ORIGINAL = VersionIdentity(0, "")
-"""Where no version drafts."""
+"""The original draft model, without a version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The round that ended last.
+    """The last round.
 
     Attributes:
         ended: seconds since the epoch.
         buffer, last_record: what it saw, as in `Version`.
-        version: what it published; 0 for nothing.
-        reason: why nothing; empty otherwise.
-        fruitless: trainings in a row that published nothing, up to this one.
+        version: number of the published version; 0 for none.
+        reason: why there is none; empty otherwise.
+        fruitless: consecutive rounds, up to this one, that trained and published nothing.
     """
 
     ended: float
@@ -100,14 +99,14 @@ class Versions:
     def __init__(self, folder: Path, weights_file: str = DRAFT_MODEL_FILE) -> None:
         """Args:
         folder: created by the first version.
-        weights_file: name of each version's weights.
+        weights_file: file name of each version's weights.
         """
         self.folder = folder
         self._weights_file = weights_file
         self._option = " --head" if weights_file == HEAD_FILE else ""
 
     def all(self) -> list[Version]:
-        """Every whole version, oldest first; one that is damaged is left out."""
+        """Every complete version, oldest first; damaged ones are left out."""
         return [version for number in self._numbers() for version in self._read(number)]
 
     @property
@@ -117,10 +116,10 @@ class Versions:
 
     @property
     def current(self) -> int:
-        """Number of the version that drafts; 0 for the original draft model.
+        """Number of the current version; 0 for the original draft model.
 
-        The one that was chosen, or the last one before it that is there; the latest if nobody can
-        read which was chosen.
+        If the selected one is gone, the last one before it; if `CURRENT_FILE` is damaged, the
+        latest.
 
         Raises:
             StoreError: the folder cannot be read.
@@ -130,7 +129,7 @@ class Versions:
 
     @property
     def current_identity(self) -> VersionIdentity:
-        """The version that drafts; `ORIGINAL` for the original draft model.
+        """The current version; `ORIGINAL` for the original draft model.
 
         Raises:
             StoreError: the folder cannot be read.
@@ -139,10 +138,10 @@ class Versions:
         return VersionIdentity(number, "".join(one.fingerprint for one in self._read(number)))
 
     def current_version(self) -> Version | None:
-        """The version that drafts; None for the original draft model.
+        """The current version; None for the original draft model.
 
         Raises:
-            StoreError: it is damaged, or its file is another one now.
+            StoreError: it is damaged, or its file was replaced.
         """
         number = self.current
         if not number:
@@ -162,21 +161,21 @@ class Versions:
         return former if former.exists() else folder / self._weights_file
 
     def checkpoint(self, buffer: str, last_removal: int) -> Path:
-        """The half-trained weights of a round on the replay buffer of this identity and state.
+        """The checkpoint of a round on the replay buffer with this identity and state.
 
-        After a removal no round goes on from them, and `drop_tainted` deletes them.
+        After a removal no round resumes from it, and `drop_tainted` deletes it.
         """
         return self.folder / f"round-{buffer}-{last_removal}{CHECKPOINT_SUFFIX}"
 
     def partial(self) -> Path:
-        """A new folder for the next version's files; `publish` or `discard` ends it.
+        """A new folder for the next version's files; end it with `publish` or `discard`.
 
         Raises:
             StoreError: it cannot be created.
         """
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for old in self.folder.glob(f"{_PARTIAL}*"):  # of a process that was killed
+            for old in self.folder.glob(f"{_PARTIAL}*"):  # left by a killed process
                 shutil.rmtree(old)
             path = self.folder / f"{_PARTIAL}{os.getpid()}"
             path.mkdir(mode=0o700)
@@ -185,28 +184,28 @@ class Versions:
         return path
 
     def drop_abandoned(self) -> None:
-        """Delete what processes that were killed did not publish; one that runs keeps its files.
+        """Delete unpublished files of killed processes; running processes keep theirs.
 
         Raises:
-            OSError: it cannot be deleted.
+            OSError: they cannot be deleted.
         """
         for old in self.folder.glob(f"{_PARTIAL}*"):
             if not psutil.pid_exists(int(old.name.removeprefix(_PARTIAL).partition("-")[0])):
                 shutil.rmtree(old)
 
     def discard(self, partial: Path) -> None:
-        """Remove what will not be published."""
+        """Delete the files of a version that is not published."""
         shutil.rmtree(partial, ignore_errors=True)
 
     def next_number(self) -> int:
-        """The number that the next version gets."""
+        """The number of the next version."""
         return self._last_number() + 1
 
     def publish(self, partial: Path, version: Version) -> None:
-        """Make the files in `partial` version `version.number`, which drafts from now on.
+        """Make the files in `partial` version `version.number`, and the current one.
 
         Raises:
-            StoreError: they cannot be written; the current version stays.
+            StoreError: they cannot be written; the current version is unchanged.
         """
         try:
             write_atomic(partial / VERSION_FILE, [json.dumps(asdict(version))])
@@ -217,7 +216,7 @@ class Versions:
             raise StoreError(f"cannot write to {self.folder}: {error.strerror}") from error
 
     def select(self, number: int) -> None:
-        """Let a version draft; 0 for the original draft model.
+        """Make a version the current one; 0 for the original draft model.
 
         Raises:
             StoreError: there is no such version, or the folder cannot be written.
@@ -226,35 +225,34 @@ class Versions:
             raise StoreError(f"there is no version {number} in {self.folder}")
         if not number and not self.folder.exists():
             return
-        noted = {"version": number, "last": self._last_number()}
-        try:
-            write_atomic(self.folder / CURRENT_FILE, [json.dumps(noted)])
-        except OSError as error:
-            raise StoreError(f"cannot write to {self.folder}: {error.strerror}") from error
+        self._write(CURRENT_FILE, {"version": number, "last": self._last_number()})
 
     def note(self, attempt: Attempt) -> None:
-        """Remember how a round ended.
+        """Record the result of a round.
 
         Raises:
             StoreError: it cannot be written.
         """
+        self._write(ATTEMPT_FILE, asdict(attempt))
+
+    def _write(self, name: str, content: Mapping[str, Any]) -> None:
         try:
-            write_atomic(self.folder / ATTEMPT_FILE, [json.dumps(asdict(attempt))])
+            write_atomic(self.folder / name, [json.dumps(content)])
         except OSError as error:
             raise StoreError(f"cannot write to {self.folder}: {error.strerror}") from error
 
     def last_attempt(self) -> Attempt | None:
-        """How the last round ended; None if there was none, or if the note is damaged."""
+        """The result of the last round; None if there was none, or if the record is damaged."""
         try:
             return Attempt(**json.loads((self.folder / ATTEMPT_FILE).read_text("utf-8")))
         except (OSError, ValueError, TypeError):
             return None
 
     def rollback(self) -> int:
-        """Step back to the version before the current one; returns its number.
+        """Return to the version before the current one; returns its number.
 
         Raises:
-            StoreError: no version drafts, or the folder cannot be written.
+            StoreError: no version is in use, or the folder cannot be written.
         """
         current = self.current
         if not current:
@@ -264,7 +262,7 @@ class Versions:
         return number
 
     def reset(self) -> None:
-        """Delete every version; the original draft model drafts again.
+        """Delete every version and return to the original draft model.
 
         Raises:
             StoreError: one cannot be deleted.
@@ -278,8 +276,8 @@ class Versions:
             raise StoreError(f"cannot delete from {self.folder}: {error.strerror}") from error
 
     def delete(self, number: int) -> None:
-        """Delete a version: all of it, since a process that is killed meanwhile leaves what the
-        next one deletes.
+        """Delete a version. It is renamed first, so that the rest is deleted later if this process
+        is killed.
 
         Raises:
             OSError: it cannot be deleted.
@@ -289,8 +287,7 @@ class Versions:
         shutil.rmtree(gone)
 
     def _noted(self, key: str) -> int:
-        """A number in `CURRENT_FILE`: 0 without the file, that of the latest version where it is
-        damaged."""
+        """A number in `CURRENT_FILE`: 0 without the file, the latest version's if it is damaged."""
         try:
             found: Any = json.loads((self.folder / CURRENT_FILE).read_text("utf-8"))
             return int(found[key])
@@ -302,11 +299,11 @@ class Versions:
             return max(self._numbers(), default=0)
 
     def _last_number(self) -> int:
-        """The last number that a version had, even if it was deleted: statistics go by it."""
+        """The last number given, even if its version was deleted, since statistics refer to it."""
         return max(self._noted("last"), *self._numbers(), 0)
 
     def _numbers(self) -> list[int]:
-        """Of all version folders, ascending."""
+        """Numbers of all version folders, ascending."""
         names = (path.name for path in self.folder.glob("[0-9]*/"))
         return sorted(int(name) for name in names if name.isdecimal() and len(name) >= 4)
 
@@ -333,12 +330,12 @@ class Versions:
 
 
 def _present_figures(figures: Mapping[str, float]) -> dict[str, float]:
-    """`figures` under the names they have now: earlier versions counted steps as calls."""
+    """`figures` under their present names: earlier versions counted steps as calls."""
     return {name.replace("per_call", "per_step"): value for name, value in figures.items()}
 
 
 def _is_typed(version: Version) -> bool:
-    """Whether a version that was read has values of the right types where they are used."""
+    """Whether the values of a version that was read have the required types."""
     texts = (version.fingerprint, version.origin, version.buffer)
     numbers = (version.parent, version.last_record, version.last_removal)
     return (

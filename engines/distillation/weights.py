@@ -1,10 +1,8 @@
 """The draft model's GGUF file: read into torch, and written with other weights.
 
-Owns the names and the layout of the tensors of `family.FAMILIES`: in a Llama's file adjacent pairs
-of a head are rotated where training rotates halves, so the rows of q and k are rearranged. A file
-is written as a copy of another one whose weights are replaced, each in its own type: metadata,
-vocabulary and offsets stay byte for byte what they were, unless the feed-forward layers grow. Knows
-nothing of llama.cpp itself.
+A Llama's file rotates adjacent pairs of a head where training rotates halves, so the rows of q and
+k are reordered. A file is written as a copy of another one whose weights are replaced, each in its
+own type: metadata, vocabulary and offsets are identical, unless the feed-forward layers grow.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from engines.distillation.family import FAMILIES
 from engines.distillation.model import Llama, LlamaShape
 
 MAX_CONTEXT = 8192
-"""Tokens of the longest text that is learned from."""
+"""Tokens of the longest text that can be learned from."""
 
 _BLOCK = {
     "attn_norm.weight": "input_layernorm",
@@ -52,7 +50,7 @@ _WHOLE = {
 }
 ROPE_FACTORS = "rope_freqs.weight"
 ROTATED = ("q_proj", "k_proj", "q_bias", "k_bias")
-"""Parameters whose rows are elements of heads that are rotated."""
+"""Parameters whose rows belong to rotated heads."""
 _BLOCK_NAME = re.compile(r"blk\.(\d+)\.(\w+\.\w+)")
 
 
@@ -62,7 +60,7 @@ class LlamaFile:
 
     Attributes:
         weights: float32, by the names of `Llama`'s parameters.
-        rope_factors: float32 (head_size / 2,), where the file has them.
+        rope_factors: float32 (head_size / 2,), if the file has them.
     """
 
     shape: LlamaShape
@@ -76,9 +74,9 @@ class LlamaFile:
         return model
 
     def grown(self, hidden: int) -> LlamaFile:
-        """The same model with `hidden` neurons in each feed-forward layer, or as many as it has.
+        """The same model with `hidden` neurons in each feed-forward layer, if it has fewer.
 
-        What is added says nothing yet: its output weights are zero.
+        New neurons have no effect yet: their output weights are zero.
         """
         more, weights = hidden - self.shape.hidden, dict(self.weights)
         if more <= 0:
@@ -97,8 +95,8 @@ def read_llama_file(path: Path) -> LlamaFile:
     """Read a Llama's GGUF file.
 
     Raises:
-        ModelError: it cannot be read, is no Llama, or has weights of a type or kind that cannot be
-            trained.
+        ModelError: it cannot be read, is not a Llama, or has weights of a type or kind that cannot
+            be trained.
     """
     reader = open_gguf(path)
     shape = read_shape(path, reader)
@@ -122,7 +120,7 @@ def read_llama_file(path: Path) -> LlamaFile:
 def write_llama_file(source: Path, weights: Mapping[str, Tensor], destination: Path) -> None:
     """Write a copy of `source` with other `weights` (as in `LlamaFile`) to `destination`.
 
-    Its feed-forward layers may have grown. The file is on the disk, whole, when this returns; an
+    Its feed-forward layers may have grown. The whole file is synced to disk when this returns; an
     error leaves none.
 
     Raises:
@@ -171,7 +169,7 @@ def tensor_name(parameter: str) -> str:
 
 
 def from_file(parameter: str, values: Tensor, shape: LlamaShape) -> Tensor:
-    """A file's `values` of a parameter of `Llama`, in training's order."""
+    """A file's `values` of a parameter of `Llama`, in the order of training."""
     is_paired = shape.family.adjacent_pairs and parameter.endswith(ROTATED)
     return deinterleave(values, len(values) // shape.head_size) if is_paired else values
 
@@ -209,10 +207,10 @@ def open_gguf(path: Path) -> Any:
 
 
 def read_shape(path: Path, reader: Any, *parts: Any) -> LlamaShape:
-    """The sizes of the Llama that `reader` reads, the first of its `parts` if there are more.
+    """The sizes of the Llama in `reader`, which is the first of several `parts` if there are more.
 
     Raises:
-        ModelError: it is of no known family, or does not say its sizes.
+        ModelError: the model is of no known family, or its sizes are missing.
     """
 
     def value(key: str, default: Any = None) -> Any:
@@ -281,7 +279,7 @@ def read_values(path: Path, tensor: Any, rows: slice = slice(None)) -> Any:
 def _parts(
     path: Path, reader: Any, shape: LlamaShape, weights: Mapping[str, Tensor]
 ) -> Iterator[bytes]:
-    """The new file, piece by piece: the source's bytes, with the weights in their places."""
+    """The new file in pieces: the source's bytes, with the new weights in their places."""
     position = 0
     for tensor in sorted(reader.tensors, key=lambda each: each.data_offset):
         yield reader.data[position : tensor.data_offset].tobytes()
@@ -300,7 +298,7 @@ def _write_grown(
     weights: Mapping[str, Tensor],
     destination: Path,
 ) -> None:
-    """A file of the source's entries and types, whose feed-forward layers are as in `weights`."""
+    """Write a file with the source's metadata and types, and feed-forward layers from `weights`."""
     from gguf import GGUFWriter
 
     name = shape.family.name
@@ -319,7 +317,7 @@ def _write_grown(
 def copy_entries(
     reader: Any, writer: Any, prefix: str, changed: Mapping[str, object] | None = None
 ) -> None:
-    """Copy the entries of a file whose names begin with `prefix`, but for the `changed` ones."""
+    """Copy a file's metadata whose names begin with `prefix`, with the `changed` values."""
     for entry in reader.fields.values():
         if entry.name.startswith("GGUF.") or entry.name == "general.architecture":
             continue

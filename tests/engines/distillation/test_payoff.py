@@ -56,7 +56,7 @@ def test_the_gate_refuses_what_only_costs() -> None:
         assert bool(reason) == refused
         if refused:
             assert reason == (
-                "it would cost more time than it saves: 0.90 ms for each guess beside 8.5 ms for"
-                " each token without drafts, and 40% of new questions' tokens right"
+                "it would cost more time than it saves: 0.90 ms per drafted token, 8.5 ms"
+                " per token without drafts, and 40% of new questions' tokens correct"
             )
     assert verdict(before, Quality(better, better, None), None) == ""
