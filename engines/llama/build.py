@@ -1,11 +1,9 @@
-"""Whether this build of llama.cpp uses what the processor has.
+"""Whether this build of llama.cpp uses all instructions of the processor.
 
-A package made on another machine may lack instructions that this one has. The build that pip makes
-here has all of them, and no other option of llama.cpp made it faster: its newest release, built
-with its defaults, takes the same time for 1 to 32 rows (Qwen2.5 1.5B in F16 and Q4_K_M), and the
-second copy of the weights for wide passes (REPACK) is on already.
-
-Reads /proc/cpuinfo and asks llama.cpp about its build.
+A package built on another machine may lack some. The build that pip makes here has all of them, and
+no other option of llama.cpp made it faster: its newest release with default options takes the same
+time for 1 to 32 rows (Qwen2.5 1.5B in F16 and Q4_K_M), and REPACK, the second copy of the weights
+for wide passes, is already on.
 """
 
 from __future__ import annotations
@@ -24,13 +22,13 @@ FEATURES = {
     "MATMUL_INT8": "i8mm",
     "SVE": "sve",
 }
-"""Instructions as llama.cpp names them, and as the kernel does."""
+"""Instruction sets: llama.cpp's names → the kernel's."""
 PARTS = ("REPACK", "LLAMAFILE")
-"""Parts of llama.cpp without which passes of several rows take longer."""
+"""Parts of llama.cpp that speed up passes of several rows."""
 
 
 def missing_features() -> list[str]:
-    """What this build does not use although it could; empty where that is unknown."""
+    """Features that this build lacks; empty if unknown."""
     from llama_cpp import llama_cpp as lib
 
     info = CPU_INFO.read_text(errors="replace") if CPU_INFO.exists() else ""
@@ -38,11 +36,11 @@ def missing_features() -> list[str]:
 
 
 def unused_features(system_info: str, cpu_info: str) -> list[str]:
-    """The features of the processor, and parts of llama.cpp, that are off in `system_info`.
+    """Features of the processor and parts of llama.cpp that are off in `system_info`.
 
     Args:
-        system_info: llama.cpp's own line, such as "CPU : AVX2 = 1 | FMA = 1 | ".
-        cpu_info: /proc/cpuinfo's text.
+        system_info: llama.cpp's line, such as "CPU : AVX2 = 1 | FMA = 1 | ".
+        cpu_info: the text of /proc/cpuinfo.
     """
     flags = {
         flag

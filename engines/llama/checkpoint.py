@@ -1,12 +1,9 @@
-"""Recurrent memory: how to go back to an earlier state.
+"""Checkpoints of a recurrent memory, to return to an earlier state.
 
-Recurrent and hybrid models fold the text into a running state of fixed size, and a state cannot
-forget its last tokens. llama.cpp keeps snapshots of the last few states of some architectures; to
-drop more tokens, or on the other architectures, a checkpoint is saved before a draft is verified,
-and loaded and extended by what was accepted after one that was not accepted whole.
-
-Owns the copy of a state. Refuses to know which drafts are worth verifying: the budget does, by what
-both ways cost.
+Recurrent and hybrid models fold the text into a running state of fixed size, which cannot forget
+its last tokens. For some architectures llama.cpp keeps snapshots of the last few states. To drop
+more tokens, or on other architectures, a checkpoint is saved before a draft is verified; if the
+draft is not fully accepted, the checkpoint is restored and the accepted tokens are re-evaluated.
 """
 
 from __future__ import annotations
@@ -23,11 +20,11 @@ from engines.llama import native
 from engines.llama.native import TO_END
 
 CHECKPOINT_FLAGS = lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY | lib.LLAMA_STATE_SEQ_FLAGS_ON_DEVICE
-"""Copy what cannot be cut alone, not the cells of attention, and leave the copy on the device."""
+"""Copy only the running state, not the cells of attention, and keep the copy on the device."""
 
 
 class Checkpoint:
-    """The state of sequence 0 behind its first `length` tokens; none where `length` is -1."""
+    """The state of sequence 0 after its first `length` tokens; none if `length` is -1."""
 
     def __init__(self, context: Any, memory: Any) -> None:
         self._context = context
@@ -36,7 +33,7 @@ class Checkpoint:
         self.length = -1
 
     def save(self, length: int) -> None:
-        """Keep the present state, which is behind `length` tokens.
+        """Save the current state, which is that after `length` tokens.
 
         Raises:
             ModelError: llama.cpp cannot save it.
@@ -50,7 +47,7 @@ class Checkpoint:
         self.length = length
 
     def restore(self) -> bool:
-        """Go back to the saved state, dropping what follows; False where there is none."""
+        """Return to the saved state and drop later tokens; False if that fails."""
         if self.length < 0:
             return False
         loaded: int = self._copy(native.load_partial_state)
@@ -62,7 +59,7 @@ class Checkpoint:
         )
 
     def truncate(self, length: int) -> None:
-        """The text behind its first `length` tokens changes: a longer checkpoint is void."""
+        """Discard the checkpoint if it covers more than the first `length` tokens."""
         if self.length > length:
             self.length = -1
 

@@ -1,7 +1,6 @@
-"""Model weights, contexts over them and batches for them: llama.cpp's objects as Python ones.
+"""llama.cpp's model weights, contexts and batches as Python objects.
 
-Owns how they are opened, when they are freed and how llama.cpp's refusals are worded. Refuses to
-know what is computed with them.
+Defines how they are opened and freed, and translates llama.cpp's failures into messages.
 """
 
 from __future__ import annotations
@@ -9,10 +8,10 @@ from __future__ import annotations
 import ctypes
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from llama_cpp import llama_cpp as lib
@@ -23,22 +22,24 @@ from engines.llama.checkpoint import Checkpoint
 from engines.llama.gguf import F16, KV_TYPES, Q8_0, read_metadata
 from engines.llama.recurrent_state import snapshot_count, state_bytes
 
+T = TypeVar("T")
+
 MAX_ROWS_CPU, MAX_ROWS_GPU = 32, 64
-"""Widest trees. A CPU's cost grows with every row; a graphics card's stays flat for longer."""
+"""Rows of the widest trees. A CPU's cost grows with every row; a GPU's stays flat for longer."""
 MICRO_BATCH = 512
-"""Most rows llama.cpp computes at once: its own default."""
+"""Maximum number of rows that llama.cpp computes at once: its own default."""
 PLAIN_MICRO_BATCH = 128
-"""The same where attention is computed plainly, since its scores take memory for each row. Prompts
-are read as fast as in fused attention's 512 rows."""
+"""The same for plain attention, whose scores take memory for each row. Prefill is as fast as with
+fused attention's 512 rows."""
 MIN_PLAIN_ROWS, MAX_SCORE_BYTES = 32, 256 * 2**20
-"""Fewest rows for plain attention, and most memory for its scores."""
+"""Minimum number of rows for plain attention, and maximum memory for its scores."""
 MIN_PLAIN_WIDTH = 1280
-"""Width of a model below which its attention is fused. Plain attention computes 256 cells at least:
-behind 30 tokens that costs a pass at width 256 a fifth more, at width 2,048 a twentieth."""
+"""Model width below which attention is fused. Plain attention computes at least 256 cells, which
+after 30 tokens costs a pass 20 % at width 256 and 5 % at width 2,048."""
 EXPERTS = r"blk\.({layers})\.ffn_(up|down|gate|gate_up)_(ch|)exps"
-"""Names of the tensors with the experts of some `layers`, as llama.cpp's --n-cpu-moe has them."""
+"""Names of the expert tensors of some `layers`, as in llama.cpp's --n-cpu-moe."""
 MAX_PARKED_TEXTS = 12
-"""Texts that wait in the KV cache: a context of 8,192 tokens holds about nine of 900."""
+"""Maximum number of parked texts: a context of 8,192 tokens holds about nine of 900."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,11 @@ class ContextLimits:
     """What a context supports.
 
     Attributes:
-        context_length: most tokens in the KV cache.
         max_rows: rows of the widest tree, the root included.
-        chains_only: no branching (exact mode, recurrent memory).
-        snapshots: past states that a recurrent memory keeps; None where it drops any cells.
-        hidden_states: whether a pass that outputs logits outputs hidden states, too.
-        padded_rows: least width of every decode in exact mode; 0 otherwise.
+        chains_only: whether branching is impossible (exact mode, recurrent memory).
+        snapshots: past states that a recurrent memory keeps; None if any cells can be dropped.
+        hidden_states: whether passes output hidden states along with logits.
+        padded_rows: minimum width of every decode in exact mode; 0 otherwise.
     """
 
     context_length: int
@@ -73,17 +73,16 @@ class Weights:
     """An open GGUF file. Freed with the last reference, after every context over it.
 
     Attributes:
-        placement: which weights are on a graphics card.
-        heads: as given.
+        placement: which weights are on a graphics card, as text.
 
     Args:
-        gpu_layers: layers to put on a graphics card; more than the model has puts all there.
-        cpu_experts: of so many layers, the first ones, the experts stay on the processor.
-        vocabulary_only: read the metadata and the tokenizer, and no tensors.
-        heads: read the tensors of its multi-token-prediction heads, if it has any.
+        gpu_layers: number of layers on a graphics card; more than the model has puts all there.
+        cpu_experts: the experts of this many first layers stay on the CPU.
+        vocabulary_only: read only the metadata and the tokenizer.
+        heads: also read the tensors of its multi-token-prediction heads, if it has any.
 
     Raises:
-        ModelError: llama.cpp cannot load the file, or it is not a model that specchat can run.
+        ModelError: llama.cpp cannot load the file, or specchat cannot run such a model.
     """
 
     def __init__(
@@ -133,7 +132,7 @@ class Weights:
 
     @property
     def experts(self) -> int:
-        """Experts of each layer; 0 where the model is no mixture of them."""
+        """Number of experts per layer; 0 if the model is no mixture of experts."""
         return int(self.metadata(f"{self.metadata('general.architecture')}.expert_count") or 0)
 
     @property
@@ -143,7 +142,7 @@ class Weights:
 
     @property
     def on_device(self) -> bool:
-        """Whether layers are on a GPU, so that decoding returns before the work is done."""
+        """Whether layers are on a GPU, where decoding returns before the work is done."""
         return self.gpu_layers > 0
 
     @property
@@ -153,20 +152,20 @@ class Weights:
 
     @property
     def vocabulary_size(self) -> int:
-        """Number of token ids: columns of the logits."""
+        """Number of token ids, the columns of the logits."""
         return int(lib.llama_vocab_n_tokens(self.vocabulary))
 
     @property
     def recurrent(self) -> bool:
-        """Whether the memory is, wholly or in part, a running state (recurrent and hybrid models):
-        see `engines.llama.checkpoint`."""
+        """Whether the memory is a running state, at least in part; see
+        `engines.llama.checkpoint`."""
         return bool(
             lib.llama_model_is_recurrent(self.handle) or lib.llama_model_is_hybrid(self.handle)
         )
 
     @property
     def snapshots(self) -> int:
-        """Past states that a context should keep; 0 where the memory is no running state."""
+        """Number of past states that a context should keep; 0 if it is not recurrent."""
         if not self.recurrent:
             return 0
         state = state_bytes(read_metadata(self.path))
@@ -178,7 +177,7 @@ class Weights:
         return int(lib.llama_model_n_embd_out(self.handle))
 
     def metadata(self, key: str) -> str:
-        """A metadata value as text; empty where the file has none."""
+        """A metadata value as text; empty if the file has none."""
         capacity = 1 << 10
         while True:
             buffer = ctypes.create_string_buffer(capacity)
@@ -189,13 +188,12 @@ class Weights:
 
 
 def plain_attention_rows(weights: Weights, cells: int) -> int:
-    """Rows to compute at once with plain attention over `cells` cells; 0 where it is to be fused.
+    """Rows to compute at once with plain attention over `cells` cells; 0 for fused attention.
 
-    llama.cpp's fused kernel (flash attention) spares memory, but on a CPU it reads the cache once
-    for each row, and slowly. With two matrix products instead, a pass of 1, 4 and 8 rows took .92,
-    .91 and .90 of its time behind 250 tokens and .83, .59 and .60 behind 700 (377 M weights, f16,
-    width 2,048, two threads); at width 1,024 behind 1,500 tokens .65, .41 and .37. Other devices
-    have good kernels for it.
+    llama.cpp's fused kernel (flash attention) saves memory, but on a CPU it reads the cache once
+    per row. With two matrix products instead, passes of 1, 4 and 8 rows took .92, .91 and .90 of
+    the time after 250 tokens, and .83, .59 and .60 after 700 (377 M weights, f16, width 2,048, two
+    threads). GPUs have better kernels.
     """
     if weights.on_device or weights.width < MIN_PLAIN_WIDTH:
         return 0
@@ -210,18 +208,18 @@ class LlamaContext:
     """A llama.cpp context: KV cache and compute buffers. Keeps its weights alive.
 
     Args:
-        cells: of the KV cache.
-        rows: most rows a decode may output.
+        cells: size of the KV cache.
+        rows: maximum number of rows that a decode may output, and number of sequences for the
+            branches of a tree.
         plain_rows: rows to compute at once with plain attention; 0 for fused attention.
-        kv_type: of the KV cache, from `KV_TYPES`. Only fused attention reads other types than f16.
+        kv_type: type of the KV cache, from `KV_TYPES`; only fused attention supports others than
+            f16.
 
     Attributes:
-        rows, plain_rows: as given; `rows` is also the number of sequences for the branches of a
-            tree.
-        has_scratch: whether there are more sequences, for texts beside the cached one.
-        parking: those for texts that wait; empty without `has_scratch`.
-        ggml_type: of the KV cache, as ggml numbers it.
-        layout: what the content of the KV cache depends on besides the weights.
+        has_scratch: whether there are more sequences, for texts other than the cached one.
+        parking: the sequences of parked texts; empty without `has_scratch`.
+        ggml_type: ggml's number of the KV cache's type.
+        layout: all that the content of the KV cache depends on besides the weights.
 
     Raises:
         ModelError: it does not fit into memory, or the model does not generate text.
@@ -263,16 +261,16 @@ class LlamaContext:
 
 
 def _way_out(reason: str, kv_type: str) -> str:
-    """What to do where llama.cpp made no context for `reason`, which is empty if it gave none."""
+    """What to do if llama.cpp made no context, for `reason` (empty if it gave none)."""
     if kv_type == F16:
         return f'lower the context length, or set kv_type = "{Q8_0}"'
-    # Short of memory, it names what it could not allocate; else some models have no such cache.
-    is_short = not reason or "alloc" in reason
-    return "lower the context length" if is_short else f'set kv_type = "{F16}"'
+    # Out of memory, it names what it could not allocate; else the model allows no such cache.
+    out_of_memory = not reason or "alloc" in reason
+    return "lower the context length" if out_of_memory else f'set kv_type = "{F16}"'
 
 
 def context_parameters(cells: int, rows: int, sequences: int, threads: int, plain_rows: int) -> Any:
-    """What all contexts over a model have in common; the arguments are those of `LlamaContext`."""
+    """Parameters that all contexts have in common; for the arguments see `LlamaContext`."""
     parameters = lib.llama_context_default_params()
     parameters.n_ctx = cells
     parameters.n_batch = parameters.n_ubatch = min(MICRO_BATCH, cells)
@@ -294,11 +292,9 @@ def context_parameters(cells: int, rows: int, sequences: int, threads: int, plai
 def free_with(owner: object, free: Callable[[Any], object], handle: Any, *needed: object) -> None:
     """Free `handle` with `owner`, and before any of the `needed`.
 
-    Freeing a context reads its weights. The garbage collector would free what is in a cycle in the
-    order in which it was made.
-
-    At exit the operating system does it, since a thread may still be decoding then; but on macOS,
-    Metal aborts a process that exits without freeing.
+    Freeing a context reads its weights, and the garbage collector would free the objects of a cycle
+    in the order of their creation. At exit nothing is freed, since a thread may still be decoding;
+    except on macOS, where Metal aborts a process that exits without freeing.
     """
     finalizer = weakref.finalize(owner, _free, free, handle, needed)
     finalizer.atexit = sys.platform == "darwin"
@@ -306,6 +302,23 @@ def free_with(owner: object, free: Callable[[Any], object], handle: Any, *needed
 
 def _free(free: Callable[[Any], object], handle: Any, _needed: tuple[object, ...]) -> None:
     free(handle)
+
+
+def split_into_passes(
+    items: Iterable[T], rows: Callable[[T], int], max_items: int
+) -> Iterator[list[T]]:
+    """Group `items`, in order, so that each group fits into one pass of `MICRO_BATCH` rows."""
+    group: list[T] = []
+    total = 0
+    for item in items:
+        count = rows(item)
+        if group and (len(group) == max_items or total + count > MICRO_BATCH):
+            yield group
+            group, total = [], 0
+        group.append(item)
+        total += count
+    if group:
+        yield group
 
 
 class Batch:
@@ -316,7 +329,7 @@ class Batch:
     Attributes:
         token, position: int32 [capacity].
         logits: int8 [capacity], 1 for rows whose logits and hidden state are output.
-        states: float32 [capacity, width], read beside the tokens; [0, 0] where only tokens are.
+        states: float32 [capacity, width], inputs along with the tokens; [0, 0] if there are none.
         struct: the C struct over the same memory; `struct.n_tokens` is the width of the next pass.
     """
 
@@ -342,7 +355,7 @@ class Batch:
             self.struct.embd = address
 
     def place(self, row: int, sequences: Sequence[int]) -> None:
-        """Put `row` into `sequences`, and into no other."""
+        """Put `row` into exactly `sequences`."""
         self._counts[row] = len(sequences)
         self._ids[row, : len(sequences)] = sequences
 
@@ -352,10 +365,10 @@ def _pointer(array: np.ndarray, kind: type) -> object:
 
 
 def measure_limits(context: LlamaContext, context_length: int, rows: int) -> ContextLimits:
-    """What this context supports, of trees of `rows` rows.
+    """What this context supports, for trees of up to `rows` rows.
 
-    Found by trying, since no metadata says it for every architecture. Evaluates two tokens, and two
-    more of a recurrent model, which also pages in the weights and warms up the threads.
+    Found by trial, since no metadata says it for every architecture. Evaluates two tokens, or four
+    of a recurrent model, which also pages in the weights and warms up the threads.
 
     Raises:
         ModelError: llama.cpp cannot evaluate them.
@@ -375,8 +388,8 @@ def measure_limits(context: LlamaContext, context_length: int, rows: int) -> Con
 
 
 def _try_checkpoint(context: LlamaContext) -> tuple[bool, bool]:
-    """Whether logits come with hidden states (LFM2 computes one or the other), and whether a
-    checkpoint can be restored. The cache is empty before and after it.
+    """Whether passes output logits and hidden states together (LFM2 does not), and whether a
+    checkpoint can be restored. The cache is empty before and afterwards.
 
     Raises:
         ModelError: llama.cpp cannot evaluate a token.

@@ -1,7 +1,5 @@
-"""Graphics cards: which are in this machine, how much memory they have free, and whether this build
-of llama.cpp uses them; if not, the command that installs the build that does.
-
-Reads files and runs small system programs; imports llama.cpp only to ask it about its build.
+"""Graphics cards: those in this machine, their free memory, and whether this build of llama.cpp can
+use them; if not, the command that installs a build that can.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ FLAGS = {"NVIDIA": "GGML_CUDA", "Apple": "GGML_METAL"}
 DEFAULT_FLAG = "GGML_VULKAN"
 
 _GPU = 1
-"""ggml's type of a device with memory of its own (GGML_BACKEND_DEVICE_TYPE_GPU)."""
+"""GGML_BACKEND_DEVICE_TYPE_GPU: a device with memory of its own."""
 
 
 def unused_gpu() -> str:
@@ -43,7 +41,7 @@ def install_line(gpu: str) -> str:
 
 def rebuild_line() -> str:
     """The command that builds llama.cpp for this machine's processor, and for its graphics card if
-    the present build uses one."""
+    the current build supports one."""
     from llama_cpp import llama_cpp as lib
 
     gpus = find_gpus()[:1] if lib.llama_supports_gpu_offload() else []
@@ -65,7 +63,7 @@ def find_gpus() -> list[str]:
 
 
 def _nvidia() -> list[str]:
-    """Cards that the driver has claimed: /proc answers at once; nvidia-smi where there is none."""
+    """Cards that the driver has claimed, from /proc or, where that is missing, nvidia-smi."""
     if NVIDIA.is_dir():
         return [_nvidia_model(card / "information") for card in sorted(NVIDIA.iterdir())]
     names = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").splitlines()
@@ -81,7 +79,7 @@ def _nvidia_model(information: Path) -> str:
 
 
 def _apple() -> list[str]:
-    """Apple's own processors have a GPU that Metal supports."""
+    """The GPU of an Apple processor, which Metal supports."""
     if sys.platform != "darwin":
         return []
     chip = _output("sysctl", "-n", "machdep.cpu.brand_string")
@@ -89,7 +87,7 @@ def _apple() -> list[str]:
 
 
 def _drm() -> list[str]:
-    """Linux's list of display devices, by vendor; a virtual machine's display has none of these."""
+    """Linux's display devices of known vendors, which a virtual machine's display lacks."""
     found = []
     for vendor in sorted(DRM.glob("card[0-9]*/device/vendor")):
         code = vendor.read_text().strip()
@@ -99,7 +97,7 @@ def _drm() -> list[str]:
 
 
 def _output(program: str, *arguments: str) -> str:
-    """What a program prints; empty where it is missing or fails."""
+    """The output of a program; empty if it is missing or fails."""
     path = shutil.which(program)
     if path is None:
         return ""
@@ -108,10 +106,10 @@ def _output(program: str, *arguments: str) -> str:
 
 
 def free_gpu_memory() -> int:
-    """Free bytes on all cards this build can use; 0 where they share the processor's memory."""
+    """Free bytes on all usable cards; 0 if they share the processor's memory."""
     from llama_cpp import llama_cpp as lib
 
-    # Before the first call: it routes llama.cpp's log, where drivers write when first used.
+    # Before the first call: it routes llama.cpp's log, to which drivers write on first use.
     from engines.llama import native
 
     if sys.platform == "darwin" or not lib.llama_supports_gpu_offload():

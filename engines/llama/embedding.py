@@ -1,8 +1,4 @@
-"""An embedding model: texts in, one unit vector each out.
-
-Owns how texts become batches, and the words that some models expect before a query or a passage.
-Refuses to know what is searched and where vectors are kept.
-"""
+"""An embedding model: one unit vector for each text, with the prefixes that some models expect."""
 
 from __future__ import annotations
 
@@ -17,7 +13,14 @@ from llama_cpp import llama_cpp as lib
 from datastores.errors import ModelError
 from engines.fingerprint import fingerprint
 from engines.llama import native
-from engines.llama.context import MICRO_BATCH, Batch, Weights, free_with
+from engines.llama.context import (
+    MICRO_BATCH,
+    Batch,
+    Weights,
+    context_parameters,
+    free_with,
+    split_into_passes,
+)
 from engines.llama.gguf import check_header
 from engines.llama.model import open_fitting
 from engines.llama.probe import probe_once
@@ -26,7 +29,7 @@ from engines.llama.vocabulary import LlamaVocabulary
 from engines.target import Floats
 
 MAX_TEXTS = 32
-"""Texts in one batch."""
+"""Maximum number of texts in one pass."""
 PREFIXES = (
     ("nomic", "search_query: ", "search_document: "),
     ("e5", "query: ", "passage: "),
@@ -41,16 +44,15 @@ PREFIXES = (
         "",
     ),
 )
-"""(part of a model's name, what goes before a query, and before a passage), by the model cards."""
+"""(part of the model's name, query prefix, passage prefix), from the model cards."""
 
 
 class EmbeddingModel:
-    """A loaded embedding model. Threads may share it; one encodes at a time.
+    """A loaded embedding model. Thread-safe; one thread encodes at a time.
 
     Attributes:
-        path: its file.
-        fingerprint: of its weights; vectors of different ones do not compare.
-        width: of its vectors.
+        fingerprint: identity of the weights; vectors of different ones are not comparable.
+        width: length of a vector.
     """
 
     def __init__(
@@ -64,10 +66,10 @@ class EmbeddingModel:
         """Args:
             probe_cache: as for `engines.llama.model.load`.
             threads: 0 for one per physical core.
-            pooling: of a text's states, a LLAMA_POOLING_TYPE_…; the model's own if unspecified.
+            pooling: how states become a vector, a LLAMA_POOLING_TYPE_…; the model's own by default.
 
         Raises:
-            ModelError: missing, damaged or hostile, no embedding model, or out of memory.
+            ModelError: missing, damaged or hostile, not an embedding model, or out of memory.
         """
         check_header(path)
         if probe_cache is not None:
@@ -75,12 +77,13 @@ class EmbeddingModel:
         self.path = path
         self.fingerprint = fingerprint(path)
         self._weights, self._context = open_fitting(
-            path, None, lambda weights: (weights, _open(weights, threads, pooling))
+            path,
+            None,
+            lambda weights: (weights, _open(weights, threads or default_threads(), pooling)),
         )
         self.width = self._weights.width
         self._vocabulary = LlamaVocabulary(self._weights)
-        # Of one text, in tokens.
-        self._length = min(MICRO_BATCH, self._weights.trained_length)
+        self._max_tokens = min(MICRO_BATCH, self._weights.trained_length)
         self._batch = Batch(MICRO_BATCH)
         self._lock = Lock()
         self._memory: Any = lib.llama_get_memory(self._context)
@@ -89,7 +92,7 @@ class EmbeddingModel:
         self._query_prefix, self._passage_prefix = next(found, ("", ""))
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """Unit vectors, float32 [texts, width], of what is searched for.
+        """Unit vectors, float32 [texts, width], of queries.
 
         Raises:
             ModelError: the model cannot evaluate a text.
@@ -97,7 +100,7 @@ class EmbeddingModel:
         return self._encode([self._query_prefix + text for text in texts])
 
     def encode_passages(self, texts: Sequence[str]) -> Floats:
-        """Unit vectors, float32 [texts, width], of what is found; of a long text, its beginning.
+        """Unit vectors, float32 [texts, width], of passages; of a long one, its beginning.
 
         Raises:
             ModelError: the model cannot evaluate a text.
@@ -107,22 +110,9 @@ class EmbeddingModel:
     def _encode(self, texts: Sequence[str]) -> Floats:
         tokens = [self._tokenize(text) for text in texts]
         with self._lock:
-            batches = self._batches(tokens)
-            vectors = [vector for batch in batches for vector in self._evaluate(batch)]
+            passes = split_into_passes(tokens, len, MAX_TEXTS)
+            vectors = [vector for part in passes for vector in self._evaluate(part)]
         return np.array(vectors, np.float32).reshape(len(texts), self.width)
-
-    def _batches(self, texts: Sequence[list[int]]) -> Iterator[list[list[int]]]:
-        """As many texts at a time as fit into one pass."""
-        batch: list[list[int]] = []
-        for text in texts:
-            if batch and (
-                len(batch) == MAX_TEXTS or sum(map(len, batch)) + len(text) > MICRO_BATCH
-            ):
-                yield batch
-                batch = []
-            batch.append(text)
-        if batch:
-            yield batch
 
     def _evaluate(self, texts: Sequence[list[int]]) -> Iterator[Floats]:
         row = 0
@@ -147,22 +137,16 @@ class EmbeddingModel:
             yield vector / np.float32(length)
 
     def _tokenize(self, text: str) -> list[int]:
-        """Token ids with those that begin and end a text; the last is kept where it is cut."""
+        """Token ids, with those that begin and end a text; a long text keeps its last one."""
         tokens = self._vocabulary.encode(text, ends=True)
-        return tokens if len(tokens) <= self._length else [*tokens[: self._length - 1], tokens[-1]]
+        longest = self._max_tokens
+        return tokens if len(tokens) <= longest else [*tokens[: longest - 1], tokens[-1]]
 
 
 def _open(weights: Weights, threads: int, pooling: int) -> Any:
     """A context that pools the states of each text."""
-    parameters = lib.llama_context_default_params()
-    parameters.n_ctx = parameters.n_batch = parameters.n_ubatch = MICRO_BATCH
-    parameters.n_outputs_max = MICRO_BATCH
-    parameters.n_seq_max = MAX_TEXTS
-    parameters.n_threads = parameters.n_threads_batch = threads or default_threads()
+    parameters = context_parameters(MICRO_BATCH, MICRO_BATCH, MAX_TEXTS, threads, 0)
     parameters.pooling_type = pooling
-    parameters.embeddings = True
-    parameters.kv_unified = True
-    parameters.no_perf = True
     native.clear_errors()
     handle = lib.llama_init_from_model(weights.handle, parameters)
     if not handle:
@@ -172,5 +156,7 @@ def _open(weights: Weights, threads: int, pooling: int) -> Any:
     if kind == lib.LLAMA_POOLING_TYPE_NONE:
         return _open(weights, threads, lib.LLAMA_POOLING_TYPE_MEAN)
     if kind == lib.LLAMA_POOLING_TYPE_RANK:
-        raise ModelError(f"{weights.path} compares texts and embeds none: choose another model")
+        raise ModelError(
+            f"{weights.path} ranks texts instead of embedding them: choose another model"
+        )
     return handle

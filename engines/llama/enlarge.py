@@ -1,19 +1,17 @@
 """Larger copies of a model that generate the same tokens: wider, deeper, or both.
 
-Such a copy has the costs of a larger model, for benchmarks; figures taken on one must say so.
+They have the costs of a larger model, for benchmarks; figures measured on one must say so.
 
-Wider by k: every matrix is padded with zeros to k times its rows and columns, the heads and the
-feed-forward layer included, so the added dimensions of the residual stream, the added heads and the
-added neurons are all zero. RMSNorm (Zhang and Sennrich 2019, eq. 4) divides by √(Σx²/d + ε); over a
-vector padded to k·d elements it divides by √(Σx²/(k·d) + ε'), which with ε' = ε/k is 1/√k of
-that. So its weights are scaled by 1/√k, and the original dimensions come out as they were. Exact in
-real arithmetic; where √k is a power of two (k = 4, 16), these scales round nothing.
+Wider by k: every matrix is padded with zeros to k times its rows and columns, heads and neurons
+included, so everything added to the residual stream is zero. RMSNorm (Zhang and Sennrich
+2019, eq. 4) divides by √(Σx²/d + ε); over a padded vector of k·d elements it divides by
+√(Σx²/(k·d) + ε'), which with ε' = ε/k is 1/√k of that. So its weights are scaled by 1/√k. This is
+exact in real arithmetic; where √k is a power of two (k = 4, 16), the scaling rounds nothing.
 
 Deeper by n: each added layer is a copy of the last one with zero output projections (attention,
-feed-forward): it does all its work and adds nothing to the residual stream.
+feed-forward), which does all its work and adds nothing to the residual stream.
 
-Plain transformers only, with or without a prediction head, which is widened alike. Imports nothing
-of llama.cpp.
+Supports plain transformers, with or without a prediction head, which is widened likewise.
 """
 
 from __future__ import annotations
@@ -29,8 +27,8 @@ from typing import Any
 from datastores.errors import ModelError
 
 ARCHITECTURES = ("llama", "step35")
-"""Those that can be widened: RMSNorm over the whole width only, no further uses of ε, no scale
-that depends on the width."""
+"""Architectures that can be widened: RMSNorm over the whole width only, no other use of ε, and no
+scale that depends on the width."""
 WIDENED_SIZES = (
     "embedding_length",
     "feed_forward_length",
@@ -43,20 +41,20 @@ WIDER, DEEPER = "specchat.wider", "specchat.added_layers"
 
 _BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
 _OUTPUTS = ("attn_output.", "ffn_down.")
-"""What a block adds to the residual stream goes through these. In every ggml type, zero bytes are
-zero weights: their scales are zero."""
+"""The tensors through which a block adds to the residual stream. In every ggml type, zero bytes are
+zero weights, since their scales are zero."""
 _INNER = re.compile(r"(blk\.\d+\.)?(attn_(q|k|v|output)|ffn_(gate|up|down))\.(weight|bias)")
-"""Parts between dimensions that all grow: every axis is padded."""
+"""Tensors whose axes are all padded."""
 _VOCABULARY = ("token_embd.weight", "output.weight")
-"""[vocabulary, width]: only the last axis is padded."""
+"""Tensors of [vocabulary, width], whose last axis is padded."""
 _NORM = re.compile(
     r"(blk\.\d+\.)?(attn_norm|ffn_norm|output_norm|nextn\.(enorm|hnorm|shared_head_norm))\.weight"
 )
 _HEAD = re.compile(r"blk\.\d+\.nextn\..+")
 _JOINED = re.compile(r"blk\.\d+\.nextn\.eh_proj\.weight")
-"""Takes an embedding and a state side by side: each half of a row is padded."""
+"""Multiplies an embedding joined to a state, so each half of a row is padded."""
 _UNCHANGED = ("rope_freqs.weight",)
-"""One value for each pair of dimensions of a head; heads keep their size."""
+"""One value for each pair of dimensions of a head, whose size stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +62,15 @@ class Enlargement:
     """How a copy is larger.
 
     Attributes:
-        wider: factor of the width, the heads and the feed-forward layer; 1 for as wide.
-        deeper: layers added.
+        wider: factor of the width, the heads and the feed-forward layer.
+        deeper: number of layers added.
     """
 
     wider: int = 1
     deeper: int = 0
 
     def __post_init__(self) -> None:
-        """Raises ValueError: a model would shrink."""
+        """Raises ValueError if a model would shrink."""
         if self.wider < 1 or self.deeper < 0:
             raise ValueError(f"{self.wider} times as wide, {self.deeper} layers added: not larger")
 
@@ -91,7 +89,7 @@ AS_IT_IS = Enlargement()
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """A tensor to be written; `data` makes it, so that only one at a time is in memory."""
+    """A tensor to write; `data` computes it, so that only one is in memory at a time."""
 
     name: str
     shape: tuple[int, ...]
@@ -103,10 +101,10 @@ class _Tensor:
 def enlarge(source: Path, larger: Enlargement, destination: Path) -> None:
     """Write a copy of `source` that is larger by `larger` and generates the same tokens.
 
-    `destination` is written whole or not at all.
+    `destination` is written atomically.
 
     Raises:
-        ModelError: `source` cannot be read, or is of a kind that cannot be enlarged this way.
+        ModelError: `source` cannot be read, or is of a kind that cannot be enlarged.
     """
     from gguf import GGUFReader, GGUFWriter
 
@@ -131,7 +129,7 @@ def enlarge(source: Path, larger: Enlargement, destination: Path) -> None:
 
 
 def _check(source: Path, reader: Any, architecture: str, larger: Enlargement) -> None:
-    """Refuse what has no part that an enlargement of this kind goes by."""
+    """Raise ModelError if this kind of model cannot be enlarged by `larger`."""
     names = [tensor.name for tensor in reader.tensors]
     last = f"blk.{_count_blocks(reader) - 1}."
     for output in _OUTPUTS:
@@ -165,7 +163,7 @@ def _count_blocks(reader: Any) -> int:
 
 
 def _copy_metadata(reader: Any, writer: Any, architecture: str, larger: Enlargement) -> None:
-    """All entries but the file's own, sizes and ε as the larger model has them."""
+    """Copy the metadata, with sizes and ε of the larger model."""
     from gguf import GGUFValueType
 
     sizes = {f"{architecture}.{name}" for name in WIDENED_SIZES}
@@ -185,7 +183,7 @@ def _copy_metadata(reader: Any, writer: Any, architecture: str, larger: Enlargem
 
 
 def _tensors(reader: Any, larger: Enlargement) -> Iterator[_Tensor]:
-    """The source's tensors and those of the added layers, as wide as the copy is."""
+    """The tensors of the copy, added layers included."""
     blocks = _count_blocks(reader)
     last = f"blk.{blocks - 1}."
     for tensor in reader.tensors:
@@ -208,8 +206,8 @@ def _zero(tensor: _Tensor) -> _Tensor:
 def _widened(tensor: Any, name: str, wider: int) -> _Tensor:
     """A tensor of the source under a new name, padded with zeros.
 
-    The last axis of `data` is a row: weights, or the bytes of their blocks, of which a longer row
-    has as many more.
+    The last axis of `data` holds weights or the bytes of quantised blocks, and grows by the same
+    factor either way.
     """
     import numpy as np
 

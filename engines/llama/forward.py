@@ -1,9 +1,6 @@
 """Forward passes of one llama.cpp context: tokens and their positions in, rows out.
 
-Owns the batches, the threads and the chunk size a pass runs with, and the views over its output.
-Refuses to know what is in the KV cache, what is kept of a pass and how a failed one is undone.
-
-The time between two calls of `llama_decode` is paid for every token: batches are allocated once,
+Every token pays for the time between two calls of `llama_decode`. So batches are allocated once,
 rows are views over llama.cpp's own buffers, and plain decoding sets one token and one position.
 """
 
@@ -24,25 +21,25 @@ from engines.llama.threads import ThreadTuners
 from engines.target import Floats, ForwardOutput
 
 MIN_CHUNK, MAX_CHUNK = 16, 512
-"""Tokens of a prompt in one pass."""
+"""Minimum and maximum number of prompt tokens in one pass."""
 MIN_CHUNK_S, MAX_CHUNK_S = 0.04, 0.3
-"""Seconds for one chunk outside of which the chunk is doubled or halved."""
+"""Wall times of a chunk below and above which its size is doubled or halved."""
 TARGET_CHUNK_S = 0.15
 OPERATIONS_PER_SECOND = 3e10
-"""Of one CPU core on a prompt, for the first guess only."""
+"""Prefill throughput assumed per CPU core, for the initial chunk size."""
 FINAL_CHUNK = 16
-"""Up to this many tokens, one pass that outputs every row is faster than one without outputs and a
-second for the last token."""
+"""Number of tokens up to which one pass that outputs all rows is faster than a pass without outputs
+and another for the last token."""
 
 
 class PrefillChunkSize:
-    """How many tokens of a prompt to read at once: as many as still let Esc feel prompt.
+    """How many prompt tokens to read at once: as many as keep Esc responsive.
 
-    A power of two, and changed only when it is far off: the chunking of a prompt shows in the last
-    bits of its KV cache, so the same prompt should be read in the same chunks again.
+    A power of two, changed only when it is far off: the chunking affects the last bits of the KV
+    cache, so the same prompt should be read in the same chunks.
 
     Args:
-        parameters: weights of the model: two operations for each, per token.
+        parameters: number of weights of the model, which take two operations each per token.
     """
 
     def __init__(self, parameters: int, threads: int, on_device: bool) -> None:
@@ -52,7 +49,7 @@ class PrefillChunkSize:
             self.tokens //= 2
 
     def observe(self, tokens: int, seconds: float) -> None:
-        """Learn from a chunk; a last one that is shorter is no measure."""
+        """Learn from the wall time of a chunk; a shorter one is ignored."""
         if tokens < self.tokens:
             return
         if seconds > MAX_CHUNK_S and self.tokens > MIN_CHUNK:
@@ -62,10 +59,10 @@ class PrefillChunkSize:
 
 
 class OutputViews:
-    """Makes `ForwardOutput` over one context's output buffers, anew only when those move.
+    """Creates `ForwardOutput` views over one context's output buffers, and reuses them.
 
-    Every view holds a reference to `owner`, so that the memory outlives it. Hidden states are of
-    length 0 where llama.cpp outputs none.
+    Every view references `owner`, so that the memory outlives it. Hidden states have length 0 if
+    llama.cpp outputs none.
     """
 
     def __init__(self, context: Any, vocabulary: int, width: int, owner: object) -> None:
@@ -76,11 +73,11 @@ class OutputViews:
         self._cache: dict[int, tuple[int, int, ForwardOutput]] = {}
 
     def first(self, rows: int) -> ForwardOutput:
-        """The first `rows` rows of the last decode. Waits for a device to finish."""
+        """The first `rows` rows of the last decode. Waits for the device."""
         logits = native.get_logits(self._context)
         hidden = native.get_embeddings(self._context)
         cached = self._cache.get(rows)
-        # The hidden states follow the logits in memory, so they move with the width of a decode.
+        # Hidden states follow the logits in memory, so they move with the number of rows.
         if cached is not None and cached[0] == logits and cached[1] == hidden:
             return cached[2]
         output = ForwardOutput(
@@ -90,7 +87,7 @@ class OutputViews:
         return output
 
     def _view(self, address: int, rows: int, columns: int) -> Floats:
-        """float32 [rows, columns] at `address`, not writeable."""
+        """Read-only float32 [rows, columns] at `address`."""
         if not columns:
             return np.empty((rows, 0), np.float32)
         memory: Any = (ctypes.c_float * (rows * columns)).from_address(address)
@@ -103,12 +100,12 @@ class OutputViews:
 class ForwardPass:
     """Runs `llama_decode`.
 
-    A pass raises ModelError where llama.cpp cannot evaluate it; the caller drops what it has left
-    in the cache then.
+    A pass raises ModelError if llama.cpp cannot evaluate it; the caller then drops its cells.
 
     Attributes:
-        count: passes run so far. A view that an earlier pass returned is no longer valid.
-        final_chunk: most tokens at the end of a prompt to evaluate with every row output.
+        count: passes run so far; each invalidates the views of earlier ones.
+        final_chunk: maximum number of tokens at the end of a prompt to evaluate with all rows
+            output.
     """
 
     def __init__(
@@ -142,11 +139,11 @@ class ForwardPass:
 
     @property
     def chunk(self) -> int:
-        """Tokens of a long prompt to read at once."""
+        """Number of prompt tokens to read at once."""
         return self._widest_rows if self._padded_rows else self._chunk_size.tokens
 
     def cells(self, rows: int) -> int:
-        """Cells that a chain of `rows` tokens fills: more where exact mode pads it."""
+        """Number of cells that a chain of `rows` tokens fills, exact mode's padding included."""
         return max(rows, self._padded_rows)
 
     def chain(self, tokens: Sequence[int], start: int) -> ForwardOutput:
@@ -186,7 +183,7 @@ class ForwardPass:
         self._chunk_size.observe(len(tokens), perf_counter() - began)
 
     def run(self, batch: Batch, rows: int) -> ForwardOutput:
-        """Evaluate the first `rows` rows of the caller's own `batch`."""
+        """Evaluate the first `rows` rows of the caller's `batch`."""
         self._decode(batch, rows)
         return self._views.first(rows)
 
@@ -196,7 +193,7 @@ class ForwardPass:
         batch.position[:width] = self._positions[start : start + width]
 
     def _decode(self, batch: Batch, width: int) -> None:
-        """Let llama.cpp evaluate `batch`, on as many threads as the tuners say."""
+        """Evaluate the first `width` rows of `batch`, on the tuned number of threads."""
         self.count += 1
         batch.struct.n_tokens = width
         threads = self._tuners.choose(width)

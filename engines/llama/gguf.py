@@ -1,9 +1,8 @@
-"""GGUF files as files: what a header says, read within bounds.
+"""Headers of GGUF files, read within bounds and without llama.cpp.
 
-Imports nothing of llama.cpp. Reading takes the header only, a few megabytes at most (the
-tokenizer's word list is in it). A header may be hostile: counts in it never decide how much memory
-or time is spent, and nothing is read beyond `MAX_HEADER` bytes. Layout: ggml's docs/gguf.md,
-section "File Structure".
+A header takes a few megabytes at most, since it contains the tokenizer's word list. It may be
+hostile: its counts never decide how much memory or time is spent, and nothing is read beyond
+`MAX_HEADER` bytes. Layout: ggml's docs/gguf.md, section "File Structure".
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ MAGIC = b"GGUF"
 HEADER = struct.Struct("<4sIQQ")
 VERSIONS = (2, 3)
 MAX_ENTRIES = 1 << 17
-"""More tensors or metadata entries than any model has: such counts come from a damaged file."""
+"""Maximum number of tensors or metadata entries: more than any model has."""
 MAX_HEADER = 1 << 26
-"""Bytes of a header: one with 256,000 tokens and their merges takes a quarter of it."""
+"""Maximum size of a header: four times that of one with 256,000 tokens and their merges."""
 MAX_LIST = 1 << 10
-"""Elements of a list that is kept: one for each layer at most. Word lists are only skipped."""
+"""Maximum length of a list that is kept: lists with an entry per layer are, word lists are not."""
 MAX_KEPT = 1 << 17
-"""Elements of all lists that are kept; the others are skipped."""
+"""Maximum total length of the lists that are kept."""
 MAX_DIMENSIONS = 4
 READ_SIZE = 1 << 20
 DEFAULT_ALIGNMENT = 32
-"""Bytes of which tensors begin at a multiple, unless the header has another number."""
+"""Alignment of tensors in bytes, unless the header has another."""
 HEADS_PREFIX = "mtp-"
-"""Of the name of a file of prediction heads beside its model."""
+"""Prefix of the file name of prediction heads in their model's folder."""
 
 _SCALARS = {
     0: struct.Struct("<B"),
@@ -58,16 +57,16 @@ _INTEGERS = (0, 1, 2, 3, 4, 5, 7, 10, 11)
 
 F16, Q8_0, Q4_0 = "f16", "q8_0", "q4_0"
 KV_TYPES = {F16: (1, 2.0), Q8_0: (8, 34 / 32), Q4_0: (2, 18 / 32)}
-"""Types of the KV cache by name: ggml's number, and bytes for each number of the cache.
+"""Types of the KV cache by name: ggml's number of the type, and bytes per element.
 
-Behind 900 tokens, passes of 1 and 8 rows took 1.06 and .87 of f16's time with q8_0, .95 and 2.15
+After 900 tokens, passes of 1 and 8 rows took 1.06 and .87 of f16's time with q8_0, .95 and 2.15
 with q4_0 (94 M weights of width 1,024, two threads)."""
 
 Value = int | float | bool | str | list[int]
 
 
 def check_header(path: Path) -> None:
-    """Read the first 24 bytes, to refuse what is not a model; llama.cpp reads the rest.
+    """Check the first 24 bytes; llama.cpp reads the rest.
 
     Raises:
         ModelError: it is missing, unreadable, not GGUF, of an unknown version, or truncated.
@@ -107,17 +106,17 @@ def _damaged(path: Path, reason: str) -> ModelError:
 
 
 EMBEDDINGS, OUTPUT = "token_embd.weight", "output.weight"
-"""The matrices of a model that have a row for each token."""
+"""The matrices with a row for each token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """Where a tensor is in its file.
+    """A tensor's type and place in its file.
 
     Attributes:
         kind: ggml's number of its type.
-        shape: the length of a row first.
-        offset: of its first byte, from the end of the header on.
+        shape: dimensions, the length of a row first.
+        offset: of its first byte, relative to the end of the header.
     """
 
     kind: int
@@ -130,10 +129,10 @@ class Metadata:
     """The content of a header.
 
     Attributes:
-        values: single values and short lists of integers by key; other lists are left out.
-        weights: number of weights by ggml's number of their type.
-        tables: `EMBEDDINGS` and `OUTPUT`, as far as this file has them.
-        size: bytes of the header, up to where tensors begin.
+        values: scalars, strings and short lists of integers, by key.
+        weights: number of weights, by ggml's number of their type.
+        tables: `EMBEDDINGS` and `OUTPUT`, if this file has them.
+        size: bytes of the header, padding included.
     """
 
     values: dict[str, Value]
@@ -143,7 +142,7 @@ class Metadata:
 
     @property
     def architecture(self) -> str:
-        """Such as `llama`; empty where the file does not say."""
+        """Such as `llama`; empty if the file does not say."""
         return self.text("general.architecture")
 
     @property
@@ -152,19 +151,19 @@ class Metadata:
         return sum(self.weights.values())
 
     def text(self, key: str) -> str:
-        """A string by its full key; empty where there is none."""
+        """A string by its full key; empty if there is none."""
         value = self.values.get(key)
         return value if isinstance(value, str) else ""
 
     def number(self, key: str, default: int = 0) -> int:
-        """An integer by its key without the architecture's prefix; of a list, the largest."""
+        """An integer, or the maximum of a list, by its key without the architecture's prefix."""
         value = self.values.get(f"{self.architecture}.{key}", default)
         if isinstance(value, list):
             return max(value, default=default)
         return int(value) if isinstance(value, int) else default
 
     def total(self, key: str, layers: int, default: int = 0) -> int:
-        """The sum over `layers` of a number that is given once for all, or once for each."""
+        """The sum over `layers` of a number that is given once for all layers, or for each."""
         value = self.values.get(f"{self.architecture}.{key}")
         if isinstance(value, list):
             return sum(value[:layers])
@@ -185,8 +184,7 @@ def read_metadata(path: Path) -> Metadata:
 
 
 def heads_file(model: Path, architecture: str) -> Path | None:
-    """The file of prediction heads beside a model's file whose name is most like it; None if
-    there is none."""
+    """The file of prediction heads in the folder of `model` whose name is most similar, or None."""
     fitting = [
         path
         for path in sorted(model.parent.glob(f"{HEADS_PREFIX}*.gguf"))
@@ -194,10 +192,10 @@ def heads_file(model: Path, architecture: str) -> Path | None:
     ]
     stem = model.stem.lower().encode()
 
-    def likeness(path: Path) -> int:
+    def similarity(path: Path) -> int:
         return common_prefix(stem, path.stem.lower().removeprefix(HEADS_PREFIX).encode())
 
-    return max(fitting, key=likeness, default=None)
+    return max(fitting, key=similarity, default=None)
 
 
 def _architecture(path: Path) -> str:
@@ -209,13 +207,13 @@ def _architecture(path: Path) -> str:
 
 
 class ReadableBytes(Protocol):
-    """The beginning of a file, wherever it is."""
+    """A binary file, local or remote, open for reading."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 def read_metadata_from(file: ReadableBytes, path: Path) -> Metadata:
-    """Read the header of the GGUF file of which `file` is the beginning; `path` is for errors.
+    """Read the header at the beginning of `file`; `path` is for error messages.
 
     Raises:
         ModelError: not GGUF, of an unknown version, damaged or beyond the bounds.
@@ -224,7 +222,7 @@ def read_metadata_from(file: ReadableBytes, path: Path) -> Metadata:
 
 
 class _HeaderReader:
-    """A position in a header, and the bytes read so far."""
+    """Reads a header sequentially; keeps the bytes read so far."""
 
     def __init__(self, path: Path, file: ReadableBytes) -> None:
         self._path = path
@@ -234,7 +232,7 @@ class _HeaderReader:
         self._kept = 0
 
     def damaged(self, reason: str) -> ModelError:
-        """The error to raise over this header."""
+        """The error to raise about this header."""
         return _damaged(self._path, reason)
 
     def take(self, size: int) -> bytes:
@@ -252,11 +250,11 @@ class _HeaderReader:
         return int(self.scalar(kind))
 
     def text(self) -> str:
-        """The next string; what is not UTF-8 in it is replaced."""
+        """The next string; invalid UTF-8 is replaced."""
         return self.take(self.integer(_U64)).decode("utf-8", "replace")
 
     def may_keep(self, count: int) -> bool:
-        """Whether a list of `count` integers may be kept as well."""
+        """Whether a further list of `count` integers may be kept."""
         self._kept += count
         return count <= MAX_LIST and self._kept <= MAX_KEPT
 
@@ -271,7 +269,7 @@ class _HeaderReader:
         self.skip(0)
 
     def skip(self, size: int) -> int:
-        """Move on by `size` bytes, which are read then; returns the offset where they start."""
+        """Read on by `size` bytes, and return the offset at which they start."""
         start, end = self._offset, self._offset + size
         if end > MAX_HEADER:
             raise self.damaged("its header is longer than any model's")
@@ -314,7 +312,7 @@ def _entries(header: _HeaderReader, count: int) -> Iterator[tuple[str, Value]]:
 
 
 def _value(header: _HeaderReader, kind: int) -> Value | None:
-    """One value; None for a list that is not kept."""
+    """The next value; None for a list that is not kept."""
     if kind == _STRING:
         return header.text()
     if kind == _ARRAY:
@@ -337,7 +335,6 @@ def _list(header: _HeaderReader, kind: int, count: int) -> list[int] | None:
 
 
 def _tensors(header: _HeaderReader, count: int) -> Iterator[tuple[str, Tensor]]:
-    """Each tensor, by name."""
     for _ in range(count):
         name, dimensions = header.text(), header.integer(_U32)
         if dimensions > MAX_DIMENSIONS:

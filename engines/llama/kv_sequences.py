@@ -1,13 +1,11 @@
-"""The KV cache's sequences: how a tree is laid over them, and one for texts read while idle.
+"""The sequences of the KV cache: a tree's branches, saved states, and a text read while idle.
 
-Owns the sequence operations. Refuses to know logits, and which drafts or texts are worth reading.
-
-The cached tokens are in sequence 0, and a chain is verified there. For a branching tree each leaf
+The cached tokens are in sequence 0, and a chain is verified there. In a branching tree each leaf
 gets a sequence, and each row is in the sequences of all leaves at or below it, so that a row sees
-exactly its ancestors. The other sequences are brought up to date only when a tree needs them, and
-only by what they lack: each operation scans every cell, and each copied cell costs a node in
-llama.cpp's sets. Parked texts (`engines.llama.parked_texts`) and the scratch text have sequences of
-their own, so an operation names the sequences it means, and never all of them.
+exactly its ancestors. The other sequences are extended only when a tree needs them, and only by
+what they lack: each operation scans every cell, and each copied cell costs a node in llama.cpp's
+sets. Parked texts (`engines.llama.parked_texts`) and the scratch text have sequences of their own,
+so operations name their sequences and never mean all.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from engines.target import Floats
 
 
 def assign_sequences(parents: Sequence[int]) -> list[list[int]]:
-    """For each row, the sequences of the leaves at or below it; the first leaf's is sequence 0."""
+    """For each row, the sequences of the leaves at or below it; the first leaf has sequence 0."""
     inner = set(parents)
     row_sequences: list[list[int]] = [[] for _ in parents]
     leaves = 0
@@ -45,7 +43,7 @@ def assign_sequences(parents: Sequence[int]) -> list[list[int]]:
 
 
 class KvSequences:
-    """The sequences of the cached tokens and of the tree behind them.
+    """The sequences of the cached tokens and of the tree after them.
 
     Sequence s holds the first `_lengths[s]` cached tokens; the first `_leaves` sequences also hold
     rows of the last tree.
@@ -57,7 +55,7 @@ class KvSequences:
         self._leaves = 1
 
     def extend(self, leaves: int, length: int) -> None:
-        """Let sequences 0 … leaves-1 hold the first `length` cached tokens, for a tree."""
+        """Extend sequences 0 … leaves-1 to the first `length` cached tokens, for a tree."""
         self._leaves = leaves
         for sequence in range(1, leaves):
             if self._lengths[sequence] < length:
@@ -65,7 +63,7 @@ class KvSequences:
                 self._lengths[sequence] = length
 
     def truncate(self, length: int) -> bool:
-        """Drop every cell from position `length` on. False where the memory cannot do that."""
+        """Drop every cell from position `length` on; False if the memory cannot do that."""
         accepted = bool(native.seq_rm(self._memory, 0, length, TO_END))
         accepted = accepted and native.seq_pos_max(self._memory, 0) == length - 1
         for sequence in range(1, len(self._lengths)):
@@ -76,7 +74,7 @@ class KvSequences:
         return accepted
 
     def truncate_chain(self, length: int) -> bool:
-        """Drop what sequence 0 alone holds from position `length` on, after a chain."""
+        """Drop the cells of a chain, which only sequence 0 holds, from position `length` on."""
         return bool(native.seq_rm(self._memory, 0, length, TO_END))
 
     def keep_path(
@@ -100,12 +98,12 @@ class KvSequences:
 class SavedStates:
     """Copies cells of sequence 0 to memory and back.
 
-    A part of a text is copied through a sequence of its own, since llama.cpp saves sequences whole
-    and clears the one that it loads.
+    A part of a text is copied through another sequence, since llama.cpp saves whole sequences and
+    clears the one that it loads.
 
     Args:
-        parts: a sequence that is free whenever a state is saved or loaded; 0 where the memory holds
-            a single text, which can only be copied as a whole.
+        parts: a sequence that is free whenever a state is saved or loaded; 0 if the memory holds a
+            single text, which can only be copied as a whole.
     """
 
     def __init__(self, context: LlamaContext, parts: int) -> None:
@@ -132,10 +130,10 @@ class SavedStates:
         return state
 
     def load(self, state: NDArray[np.uint8], start: int, end: int) -> None:
-        """Put what `save` gave back to positions `start` to `end`, which are empty.
+        """Restore what `save` returned to the empty positions `start` to `end`.
 
         Raises:
-            ModelError: llama.cpp refuses it; no cells are left of it.
+            ModelError: llama.cpp refuses it; none of its cells remain.
         """
         sequence, memory = self._sequence, self._context.memory
         loaded = native.load_state(self._context.handle, _bytes(state), len(state), sequence)
@@ -155,22 +153,22 @@ def _bytes(array: NDArray[np.uint8]) -> Any:
 
 
 class ScratchSequence:
-    """Evaluates a text beside the cached tokens: on a sequence of its own, in the free cells.
+    """Evaluates a text in the free cells, on a sequence of its own.
 
     What the idle model reads must not evict the chat from the KV cache, or the next question would
-    wait until the whole chat was read again. Implements `engines.state_encoding.StateEncoder`.
+    wait for a prefill of the whole chat. Implements `engines.state_encoding.StateEncoder`.
 
     Args:
-        free_cells: number of cells that the target leaves.
+        free_cells: returns the number of cells that the target does not use.
     """
 
     def __init__(
         self, context: LlamaContext, forward: ForwardPass, free_cells: Callable[[], int]
     ) -> None:
-        # Wider passes would be a little faster, but the thread tuners learn nothing from them.
+        # Wider passes would be slightly faster, but the thread tuners learn nothing from them.
         self.max_rows = min(context.rows, MAX_TIMED_ROWS)
         self._memory = context.memory
-        self._sequence = context.rows  # those below are for the branches of trees
+        self._sequence = context.rows  # lower ones are for the branches of trees
         self._forward = forward
         self._free_cells = free_cells
         self._length = 0
@@ -180,22 +178,22 @@ class ScratchSequence:
 
     @property
     def room(self) -> int:
-        """Length of the longest text that fits at present."""
+        """Length of the longest text that fits now."""
         return self._free_cells()
 
     def holds(self, text: Sequence[int]) -> bool:
-        """Whether `text`, the one read last, is still held whole."""
+        """Whether all of `text`, the one read last, is still in the cache."""
         return len(text) == self._length
 
     def read(self, tokens: Sequence[int], start: int) -> Floats:
-        """Evaluate `tokens` at positions from `start` on of the text read so far; 0 begins another.
+        """Evaluate `tokens` at position `start` of the text read so far; 0 begins another text.
 
         Returns:
-            float32 [len(tokens), width], their hidden states: a view, valid until the next call of
+            their hidden states, float32 [len(tokens), width]: a view, valid until the next call of
             this object or of the target.
 
         Raises:
-            ModelError: llama.cpp could not evaluate them; the text has to be begun again.
+            ModelError: llama.cpp could not evaluate them; the text has to be read again.
         """
         if start < self._length:
             self._truncate(start)

@@ -1,9 +1,9 @@
-"""llama.cpp's libraries: where they are, and the C++ library that builds for graphics cards share.
+"""llama.cpp's libraries: their folder, and the C++ library that builds for graphics cards share.
 
-Packages that bring C++ functions of their own crash beside such a build on Linux: pyarrow, which
-transformers imports where it is installed, with "free(): invalid pointer" when it is loaded after
-llama.cpp. With llama.cpp's C++ library loaded for all, before any of them, both work (measured on
-an H200 with CUDA 13). Refuses to import the package `llama_cpp`, which takes much longer.
+On Linux, packages with C++ code of their own crash in one process with such a build: pyarrow, which
+transformers imports if installed, fails with "free(): invalid pointer" when loaded after llama.cpp.
+Both work if llama.cpp's C++ library is first loaded globally (measured on an H200 with CUDA 13).
+Importing the package `llama_cpp` here would take much longer.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from pathlib import Path
 PACKAGE, FOLDER_VARIABLE = "llama_cpp", "LLAMA_CPP_LIB_PATH"
 BASE, BACKENDS, CXX_LIBRARY = "libggml-base.so", "libggml-*.so", "libstdc++.so.6"
 CPU_BACKENDS = (BASE, "libggml-cpu", "libggml-blas.so", "libggml-rpc.so")
-"""How the names of those begin that need no graphics card."""
+"""Prefixes of the libraries that need no graphics card."""
 
 
 def share_cxx_library() -> None:
-    """Load the C++ library of a build for graphics cards for all libraries to come."""
+    """Load the C++ library of a GPU build globally, for all libraries loaded later."""
     if sys.platform != "linux" or (folder := gpu_build()) is None:
         return
-    # This finds the C++ library as llama.cpp does, which may not be the system's.
+    # Loading this finds llama.cpp's C++ library, which may not be the system's.
     ctypes.CDLL(str(folder / BASE))
-    with suppress(OSError):  # It is not loaded: another compiler's library is used.
+    with suppress(OSError):  # not loaded: llama.cpp uses another compiler's library
         ctypes.CDLL(CXX_LIBRARY, os.RTLD_NOLOAD | os.RTLD_GLOBAL)
 
 
 def gpu_build() -> Path | None:
-    """The folder of llama.cpp's libraries, if they were built for graphics cards; else None."""
+    """The folder of llama.cpp's libraries if they were built for graphics cards, else None."""
     variable = os.environ.get(FOLDER_VARIABLE)
     if variable is None:
         package = find_spec(PACKAGE)

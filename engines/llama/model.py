@@ -1,14 +1,13 @@
-"""A loaded model, ready for chats: target, vocabulary and chat template of one GGUF file.
+"""Loads a GGUF file, ready for chats: target, vocabulary and chat template.
 
-Owns the order of loading, how many layers go to a graphics card, and the search for exact mode's
-width. Refuses to know how the parts work.
+Decides how many layers go to a graphics card, and finds the width of exact mode.
 
-Exact mode: the kernels of a quantisation sum in an order that depends on how many rows a batch has,
-so the logits of a position differ in the last bits between a plain step and the verification of a
-draft. A single row is always computed differently; from some width on, several widths agree: 2 to
-16 rows of F16, Q8_0 and Q4_1, 2 and 3 of Q4_K_M. So passes are padded to the least width that
-agrees with wider ones, and are no wider than the widest that does, prompts included. Both are found
-by trying, and the trial crosses cell 256, where the KV cache's padded length changes.
+Exact mode: a quantisation's kernels sum in an order that depends on the number of rows, so the
+logits of a position differ in the last bits between a plain step and the verification of a draft. A
+single row is always computed differently, but several widths agree: 2 to 16 rows of F16, Q8_0 and
+Q4_1, 2 and 3 of Q4_K_M. So passes, prefill included, are padded to the least width that agrees with
+wider ones, and limited to the widest. Both are found by a trial, which crosses cell 256, where the
+KV cache's padded length changes.
 """
 
 from __future__ import annotations
@@ -49,17 +48,17 @@ from engines.target import Floats
 CELL_PADDING = 256
 """llama.cpp grows the used part of its KV cache in steps of this many cells."""
 MIN_CONTEXT = CELL_PADDING
-"""Tokens below which no chat is possible."""
+"""Minimum context length for a chat."""
 ALL_LAYERS = 1 << 20
-"""More than any model has."""
+"""More layers than any model has."""
 FITTING_STEPS = 16
-"""Steps in which fewer layers are tried on a graphics card, from all to none."""
+"""Number of steps from all layers on a graphics card to none."""
 EXPERT_STEPS = 4
-"""Steps in which the experts of more layers are left off it."""
+"""Number of steps from the experts of all layers on it to those of none."""
 EXACT_WIDTHS = (2, 4, 8, 16, 24, 32)
-"""Least widths to try, cheapest first."""
+"""Candidates of the least width, cheapest first."""
 EXACT_ROWS = 16
-"""Widest pass to try beside them: each width is a pass at every start."""
+"""Widest pass to try: each width costs a pass at every start."""
 EXACT_SEED = 20
 
 T = TypeVar("T")
@@ -67,14 +66,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LlamaModel:
-    """What `load` returns. Native memory is freed with the last reference to `target`.
+    """A loaded model. Native memory is freed with the last reference to `target`.
 
     Attributes:
-        build: llama.cpp's version and settings: the key under which measured costs are stored.
-        layers: transformer blocks.
-        trained_context: tokens of context that the model was trained for.
-        threads: on the CPU.
-        gpu_layers: layers on a graphics card.
+        build: llama.cpp's version and settings, the key under which measured costs are stored.
+        trained_context: context length, in tokens, that the model was trained for.
+        gpu_layers: number of layers on a graphics card.
         probe_problem: why each start has to probe the file; empty if it need not.
     """
 
@@ -89,12 +86,12 @@ class LlamaModel:
     probe_problem: str = ""
 
     def render(self, messages: Sequence[Message]) -> list[int]:
-        """The prompt's token ids, up to where the assistant's answer begins."""
+        """Token ids of the prompt, up to the beginning of the answer."""
         return self.template.render(messages)
 
     @property
     def restrictions(self) -> tuple[str, ...]:
-        """What does not work with this model and why, a sentence each, for the user."""
+        """What does not work with this model and why, as sentences for the user."""
         restrictions = list(filter(None, (self.template.problem, self.probe_problem)))
         if self.target.max_rows == 1:
             restrictions.append("No drafting: this model's cache cannot be rewound.")
@@ -108,7 +105,7 @@ class LlamaModel:
 
 @dataclass(frozen=True, slots=True)
 class TargetSettings:
-    """How a target is run over whatever file is opened; as in `load`."""
+    """How to run a target, for any file; see `load`."""
 
     threads: int
     length: int
@@ -130,8 +127,8 @@ class TargetSettings:
                 f"{weights.path} would run with a context of {length} tokens;"
                 f" specchat needs {MIN_CONTEXT}: raise the context length or choose another file"
             )
-        # In exact mode the last decodes of a full context still have their whole width, and the
-        # trial goes beyond the shortest context.
+        # In exact mode the last decodes of a full context are padded too, and the trial needs more
+        # than the shortest context.
         cells = length + self.exact * 2 * max(EXACT_WIDTHS)
         context = LlamaContext(
             weights,
@@ -141,21 +138,20 @@ class TargetSettings:
             plain_rows=self._plain_rows(weights, cells),
             kv_type=self.kv_type,
         )
-        # Before anything is read: heads that share its cache clear it.
+        # First, since heads that share the cache clear it.
         heads, problem = open_heads(context, cells, length) if self.heads else (None, "")
         limits = measure_limits(context, length, rows)
         chunk_size = PrefillChunkSize(weights.parameters, self.threads, weights.on_device)
         if self.exact:
             limits = exact_limits(context, limits, chunk_size)
-        # Exact mode was tried with this many threads, and how they share the work may show in the
-        # last bits.
+        # Exact mode keeps the number of threads of its trial, as it may affect the last bits.
         tuners = ThreadTuners(self.threads, learning=not (weights.on_device or self.exact))
         return LlamaTarget(
             context, limits, chunk_size, tuners, fingerprint(weights.path), heads, problem
         )
 
     def mode(self, target: LlamaTarget) -> str:
-        """How it runs, as far as that changes what a pass costs."""
+        """The settings that affect the cost of a pass."""
         mode = target.weights.placement + (f" w{target.padded_rows}" if self.exact else "")
         if self.kv_type != F16:
             mode += f" kv {self.kv_type}"
@@ -164,9 +160,10 @@ class TargetSettings:
         return mode
 
     def _plain_rows(self, weights: Weights, cells: int) -> int:
-        """As `plain_attention_rows`; 0 where attention has to be fused."""
-        # A quantised cache is read by the fused kernel alone, and exact mode was tried with no
-        # other.
+        """As `plain_attention_rows`; 0 where attention has to be fused.
+
+        Only the fused kernel reads a quantised cache, and exact mode is tested with that alone.
+        """
         fused = self.exact or self.kv_type != F16
         return 0 if fused else plain_attention_rows(weights, cells)
 
@@ -186,15 +183,14 @@ def load(
     """Open a GGUF file.
 
     Args:
-        gpu_layers: None for as many as fit where this build can use a graphics card (none in exact
-            mode, which runs on the CPU).
+        gpu_layers: None for as many as fit (none in exact mode, which runs on the CPU).
         threads: 0 for one per physical core.
-        context_length: tokens; less where the model was trained for less.
-        exact: chains only, every decode padded to a width at which logits are bitwise stable.
-        probe_cache: file that lists the model files that were probed in a child process; None to
-            skip the probe, where the caller knows `path` to be safe.
-        rows: of the widest tree that has to fit, where that is more than usual.
-        kv_type: of the KV cache, from `KV_TYPES`.
+        context_length: tokens; less if the model was trained for less.
+        exact: chains only, and every decode padded to a width at which logits are bitwise stable.
+        probe_cache: file that lists the model files that passed the probe in a child process; None
+            to skip the probe of a `path` known to be safe.
+        rows: rows of the widest tree, if more than usual.
+        kv_type: type of the KV cache, from `KV_TYPES`.
         heads: also run its multi-token-prediction heads, if it has any.
 
     Raises:
@@ -210,10 +206,6 @@ def load(
     target = open_fitting(path, gpu_layers, settings.make_target, heads=heads)
     target.heads_problem = heads_problem or target.heads_problem
     build = f"llama.cpp {version} t{threads} {settings.mode(target)}"
-    return _assembled(target, build, threads, probe_problem)
-
-
-def _assembled(target: LlamaTarget, build: str, threads: int, probe_problem: str) -> LlamaModel:
     weights = target.weights
     vocabulary = LlamaVocabulary(weights)
     return LlamaModel(
@@ -232,11 +224,11 @@ def _assembled(target: LlamaTarget, build: str, threads: int, probe_problem: str
 def open_fitting(
     path: Path, gpu_layers: int | None, make: Callable[[Weights], T], *, heads: bool = False
 ) -> T:
-    """Open `path` with `gpu_layers` on the graphics card and return what `make` makes of it.
+    """Open `path` with `gpu_layers` on the graphics card, and return `make` of it.
 
-    With None, all layers go to the card where this build can use one. llama.cpp does not say
-    beforehand what fits, so fewer are tried until everything does, the context that `make` opens
-    included.
+    With None, as many layers as fit go to a card that this build can use. llama.cpp does not tell
+    beforehand what fits, so fewer and fewer are tried until everything does, including the context
+    that `make` opens.
 
     Raises:
         ModelError: the file cannot be loaded or run, or this build cannot use a graphics card.
@@ -261,12 +253,11 @@ def open_fitting(
 
 
 def _placements(path: Path) -> Iterator[tuple[int, int]]:
-    """Layers for a graphics card, and layers whose experts stay on the processor; fastest first.
+    """Numbers of layers on the card and of layers whose experts stay on the CPU, fastest first.
 
-    All layers; of a mixture of experts, all without the experts of more and more of them, which
-    are most of its weights, and few of which each token needs; then as many layers as would fill
-    the free memory of the card, fewer and fewer; none. A try whose weights do not fit fails before
-    they are read.
+    All layers; all without the experts of more and more layers (most of the weights, of which a
+    token needs few); as many layers as the card's free memory holds, then fewer and fewer; none.
+    A try whose weights do not fit fails before they are read.
     """
     yield ALL_LAYERS, 0
     weights = Weights(path)
@@ -276,7 +267,7 @@ def _placements(path: Path) -> Iterator[tuple[int, int]]:
     for part in range(1, EXPERT_STEPS + 1) if kept else ():
         yield ALL_LAYERS, max(kept * part // EXPERT_STEPS, 1)
     step = max(layers // FITTING_STEPS, 1)
-    # Nothing is known to be free where a card shares the processor's memory.
+    # The free memory is unknown (0) if a card shares the processor's memory.
     fitting = int(free_gpu_memory() / layer_bytes) or layers
     yield from ((count, kept) for count in range(min(fitting, layers - step), 0, -step))
     yield 0, 0
@@ -285,10 +276,10 @@ def _placements(path: Path) -> Iterator[tuple[int, int]]:
 def exact_limits(
     context: LlamaContext, limits: ContextLimits, chunk_size: PrefillChunkSize
 ) -> ContextLimits:
-    """`limits` with the least width whose logits agree with those of wider passes, bit by bit.
+    """`limits` with the least width whose logits agree bitwise with those of wider passes.
 
     Raises:
-        ModelError: they are so at no width by which the cache can be rewound.
+        ModelError: there is none by which the cache can be rewound.
     """
     tuners = ThreadTuners(1, learning=False)
     room = min(limits.max_rows, limits.rollback_rows + 1)
@@ -312,7 +303,7 @@ def exact_limits(
 
 
 def _widest_agreeing(target: LlamaTarget, least: int) -> int:
-    """The widest pass up to which all, from `least` rows on, equal plain steps; 0 if none does."""
+    """The width up to which passes of `least` rows and more equal plain steps; 0 if none does."""
     tokens, agreeing = _random_tokens(target, target.max_rows), 0
     plain = _evaluate(target, tokens, 1)
     for width in range(least, target.max_rows + 1):
@@ -325,7 +316,7 @@ def _widest_agreeing(target: LlamaTarget, least: int) -> int:
 
 
 def _is_stable(target: LlamaTarget, width: int) -> bool:
-    """Whether the rows of chains equal plain steps bit by bit, wherever they are in the batch."""
+    """Whether the rows of chains equal plain steps bitwise, wherever they are in the batch."""
     start = CELL_PADDING - width // 2
     tokens = _random_tokens(target, start + width)
     rows: list[Floats] = []

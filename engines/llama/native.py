@@ -1,11 +1,8 @@
-"""The llama.cpp functions that the hot path calls, bound once, and llama.cpp's log.
+"""The llama.cpp functions of the hot path, bound once, and llama.cpp's log.
 
-Owns the calling convention: which calls release the interpreter lock, and where log lines go.
-Refuses to know what a batch means or what a cache holds.
-
-Long calls (decode, synchronize) release the lock. Short ones keep it: releasing it for two
-microseconds invites another thread to take it for the whole switch interval (5 ms). Those that read
-outputs wait for a device, so `synchronize` comes first where there is one.
+Long calls (decode, synchronize) release the interpreter lock. Short ones keep it: releasing it for
+two microseconds invites another thread to take it for the whole switch interval (5 ms). Those that
+read outputs wait for the device, so `synchronize` comes first where there is one.
 """
 
 from __future__ import annotations
@@ -18,11 +15,11 @@ from typing import Any
 from llama_cpp import llama_cpp as lib
 
 LOGGER = logging.getLogger("specchat.llama")
-# Without a handler of its own, Python's last-resort handler would write warnings over the screen.
+# Without a handler, Python's last-resort handler would write warnings over the screen.
 LOGGER.addHandler(logging.NullHandler())
 
 _WARNING, _ERROR = 3, 4
-"""ggml's log levels. specchat raises its errors itself, so in the log they are warnings."""
+"""ggml's log levels. specchat raises its own errors, so ggml's are logged as warnings."""
 _LEVELS = {_WARNING: logging.INFO, _ERROR: logging.WARNING}
 
 _recent_errors: deque[str] = deque(maxlen=8)
@@ -38,11 +35,11 @@ def _log(level: int, text: bytes, _user_data: int | None) -> None:
 
 
 _LOG_CALLBACK = lib.llama_log_callback(_log)
-"""Kept for the life of the process: llama.cpp stores the bare pointer."""
+"""Referenced here because llama.cpp stores only the bare pointer."""
 
 
 def clear_errors() -> None:
-    """Forget logged errors, before a call whose failure `first_error` is to explain."""
+    """Forget logged errors, before a call whose failure `first_error` explains."""
     _recent_errors.clear()
 
 
@@ -56,7 +53,7 @@ def first_error() -> str:
 
 
 _library = ctypes.PyDLL(lib._lib._name)
-"""The same library; calls through it keep the interpreter lock."""
+"""The same library, whose calls keep the interpreter lock."""
 
 
 def _bind(name: str, result: Any, *arguments: Any) -> Any:
@@ -67,7 +64,7 @@ def _bind(name: str, result: Any, *arguments: Any) -> Any:
 
 
 def keep_lock(function: Any) -> Any:
-    """A function of llama-cpp-python's own, called without releasing the interpreter lock."""
+    """Make one of llama-cpp-python's functions keep the interpreter lock."""
     address: Any = ctypes.cast(function, ctypes.c_void_p).value
     return ctypes.PYFUNCTYPE(function.restype, *function.argtypes)(address)
 
@@ -103,14 +100,14 @@ class BufferOverride(ctypes.Structure):
 
 
 def keep_on_cpu(pattern: str) -> Any:
-    """For `tensor_buft_overrides`: tensors whose names match the regular expression `pattern` stay
-    in the processor's memory. To be kept until the model is loaded."""
+    """Value for `tensor_buft_overrides` that keeps tensors whose names match the regular expression
+    `pattern` in the CPU's memory. Must be referenced until the model is loaded."""
     cpu = _bind("ggml_backend_cpu_buffer_type", _PTR)()
     return (BufferOverride * 2)(BufferOverride(pattern.encode(), cpu), BufferOverride())
 
 
 TO_END = -1
-"""As the last position of a range in a sequence operation: all cells from the first on."""
+"""End of a range in a sequence operation: no limit."""
 
 lib.llama_log_set(_LOG_CALLBACK, ctypes.c_void_p(0))
 lib.llama_backend_init()

@@ -1,12 +1,9 @@
-"""Parked texts: kept in the KV cache beside the cached one, so that returning to one costs nothing.
+"""Parked texts: kept in the KV cache along with the cached one, so that returning to one is free.
 
-Iterative retrieval switches between passages before the prompt. Each of these texts keeps its
-cells on a sequence of its own until others need them: the least recently used goes first.
-A text that was continued from another shares the cells of their common beginning. Equal tokens are
-no proof of that: what was evaluated again has cells of its own.
-
-Owns which texts are parked, on which sequences, and how many cells they take. Refuses to know how
-texts are evaluated and which one is wanted next.
+Iterative retrieval switches between prompts with different passages. Each text keeps its cells, on
+a sequence of its own, until others need them; the least recently used is dropped first. A text that
+continues another shares the cells of their common prefix. Equal tokens alone do not prove that,
+since re-evaluated tokens have cells of their own.
 """
 
 from __future__ import annotations
@@ -20,15 +17,14 @@ from engines.llama import native
 from engines.llama.native import TO_END
 
 _evaluations = count()
-"""Numbers each evaluated token, in all contexts of the process."""
+"""Numbers every evaluated token in the process."""
 
 
 class CachedText:
     """A text in the KV cache.
 
     Attributes:
-        tokens: its token ids.
-        cells: for each token, the number of the evaluation that filled its cell: texts share the
+        cells: for each token, the number of the evaluation that filled its cell. Texts share the
             cells whose numbers they share.
     """
 
@@ -40,7 +36,7 @@ class CachedText:
         return len(self.tokens)
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Append `tokens`, which were just evaluated."""
+        """Append tokens that were just evaluated."""
         self.tokens.extend(tokens)
         self.cells.extend(islice(_evaluations, len(tokens)))
 
@@ -59,13 +55,13 @@ class ParkedTexts:
     """The parked texts of one context.
 
     Attributes:
-        reserved: number of cells that they take and the cached text does not.
+        reserved: number of cells that they occupy and the cached text does not.
     """
 
     def __init__(self, memory: Any, sequences: range, cells: int) -> None:
         """Args:
-        sequences: one for each text, used by nothing else; empty where nothing can be parked.
-        cells: of the whole cache.
+        sequences: one for each text, used by nothing else; empty if nothing can be parked.
+        cells: size of the whole cache.
         """
         self._memory = memory
         self._free = list(sequences)
@@ -77,7 +73,7 @@ class ParkedTexts:
         return len(self._texts)
 
     def park(self, cached: CachedText) -> None:
-        """Keep the cached text, in place of parked ones that it continues."""
+        """Park the cached text, and drop parked ones that it continues."""
         tokens = cached.tokens
         for sequence in [one for one, text in self._texts.items() if _continues(tokens, text)]:
             self._drop(sequence)
@@ -89,16 +85,16 @@ class ParkedTexts:
             self._texts[sequence] = cached.copy()
 
     def nearest(self, tokens: Sequence[int]) -> tuple[int, int]:
-        """The parked text that shares most with `tokens`, by its sequence, and how many tokens.
+        """The sequence of the parked text with the longest common prefix, and its length.
 
-        (0, 0) if none shares any.
+        (0, 0) if no text shares any token.
         """
         shared = {one: common_prefix(text.tokens, tokens) for one, text in self._texts.items()}
         best = max(shared, key=shared.__getitem__, default=0)
         return (best, shared[best]) if best and shared[best] else (0, 0)
 
     def restore(self, sequence: int) -> CachedText:
-        """Move a parked text to sequence 0, which is empty; returns it."""
+        """Move a parked text to sequence 0, which is empty, and return it."""
         native.seq_cp(self._memory, sequence, 0, 0, TO_END)
         text = self._texts[sequence]
         self._drop(sequence)
@@ -123,7 +119,7 @@ class ParkedTexts:
         self._free.append(sequence)
 
     def _count(self, cached: CachedText) -> int:
-        """Number of cells in use that are not the cached text's."""
+        """Number of cells that only parked texts occupy."""
         parked = {cell for text in self._texts.values() for cell in text.cells}
         return len(parked.difference(cached.cells)) if parked else 0
 

@@ -1,25 +1,24 @@
-"""Multi-token-prediction heads: blocks behind a model's last one that draft its next tokens.
+"""Multi-token-prediction heads: blocks after a model's last one that draft its next tokens.
 
-Owns the llama.cpp context that runs them, the target's states that they have not read, and the
-private functions of llama-cpp-python that this takes (`llama_cpp_ext`; nothing else imports it).
-Refuses to know which drafts are worth making (`engines.drafters.model_drafter`).
+Runs them in a llama.cpp context of their own, and keeps the target's states that they have not read
+yet. This is the only module that uses the private functions of llama-cpp-python (`llama_cpp_ext`).
 
-A head predicts token n + 1 from token n and the state behind token n - 1 (llama.cpp's "nextn"
-embedding: with or without the final norm, as the architecture wants it). So each token the target
-evaluates leaves a state for the token after it, and of one draft the first step starts from the
-target's state, every further one from the head's own. The three modes are those of llama.cpp's
+A head predicts token n + 1 from token n and the target's state at token n - 1 (llama.cpp's "nextn"
+embedding, with or without the final norm depending on the architecture). So each token that the
+target evaluates leaves a state for the token after it. The first step of a draft starts from the
+target's state, each further one from the head's own. The modes are those of llama.cpp's
 `common/speculative.cpp` (draft-mtp):
 
 - chained: one head reads its own drafts (Qwen3.5, GLM-4.5, DeepSeek-V3). Its cache holds the text;
-  drafted cells are dropped, and what was accepted is read again with the target's states.
+  drafted cells are dropped, and accepted tokens are read again with the target's states.
 - a head for each depth (Step-3.5): depth d is drafted by head d, which reads the root and all
-  drafts before it. Cells are shared by all heads and only their contents are separate, so the same
-  positions are read once by each head.
-- shared cache (Gemma 4, always a file of its own): the head attends to the target's cells and has
-  none. All tokens of a draft are at the root's position.
+  drafts before it. The heads share cells with separate contents, so each head reads the same
+  positions once.
+- shared cache (Gemma 4, always in a file of its own): the head attends to the target's cells and
+  has none. All tokens of a draft are at the root's position.
 
-The target gives states as it commits tokens (`take`) and its rewinding cuts them off (`truncate`).
-Nothing is read then: the first token of an answer never waits for the heads.
+The target hands over states as it commits tokens (`take`), and cuts them off when it rewinds
+(`truncate`). Nothing is evaluated then, so the first token of an answer never waits for the heads.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from engines.target import Floats
 
 try:
     from llama_cpp import llama_cpp_ext
-except (ImportError, AttributeError) as error:  # the module, or a function of the library, is gone
+except (ImportError, AttributeError) as error:  # the module or a library function is missing
     UNAVAILABLE = f"this llama-cpp-python cannot run prediction heads ({error})"
 else:
     UNAVAILABLE = ""
@@ -73,18 +72,18 @@ CHAINED_ARCHITECTURES = frozenset(
         "qwen3next",
     }
 )
-"""Those whose graph takes a single head; llama.cpp aborts the process over a second."""
+"""Architectures with a single head; llama.cpp aborts the process if there is a second."""
 DEPTH_ARCHITECTURES = frozenset({"hy_v3", "mimo2", "step35"})
-"""Those whose graph takes a head for each depth, or one."""
+"""Architectures with a head for each depth, or one."""
 SHARING_ARCHITECTURES = frozenset({"gemma4-assistant"})
-"""Those of a file of heads that attend to the cache of the target beside it."""
+"""Architectures of files of heads that attend to the target's cache."""
 MAX_UNREAD = 1024
-"""States kept for tokens that the heads have not read. If more of a text is unread, it is left out:
-drafts get a little worse, and no answer waits for a long text to be read twice."""
+"""Maximum number of states kept for unread tokens. The heads skip older ones: drafts get slightly
+worse, but no answer waits for a long text to be read twice."""
 DROPPED = 256
-"""States left out at once."""
+"""Minimum number of states to skip at once."""
 READ_ROWS = 128
-"""Tokens read at once."""
+"""Number of tokens read in one pass."""
 
 
 class UnreadStates:
@@ -92,28 +91,28 @@ class UnreadStates:
 
     Attributes:
         first: position of the first such token.
-        count: how many they are, the root included as soon as its state is known.
+        count: their number, including the root once its state is known.
     """
 
     def __init__(self, width: int) -> None:
         self._rows = np.zeros((MAX_UNREAD, width), np.float32)
         self.first = 0
-        self.count = 1  # zeros: the first token has none before it
+        self.count = 1  # zeros: the first token has no state before it
 
     @property
     def root(self) -> int:
-        """Position of the last token whose state is known, or one before `first`."""
+        """Position of the last token with a known state, or `first` - 1."""
         return self.first + self.count - 1
 
     @property
     def rows(self) -> Floats:
-        """float32 [count, width], the state before each unread token. A view."""
+        """The state before each unread token, float32 [count, width]. A view."""
         return self._rows[: self.count]
 
     def append(self, states: Floats) -> None:
-        """States for the next tokens; the oldest are left out where there are too many.
+        """Add states for the next tokens; drop the oldest if there are too many.
 
-        Then at least `DROPPED` of them are, since that moves the others.
+        Dropping moves the others, so at least `DROPPED` are dropped at once.
         """
         excess = self.count + len(states) - MAX_UNREAD
         if excess > 0:
@@ -122,13 +121,13 @@ class UnreadStates:
         self.count += len(states)
 
     def drop(self, count: int) -> None:
-        """Forget the first `count`: they were read, or are left out."""
+        """Drop the first `count` states, of tokens read or skipped."""
         self._rows[: self.count - count] = self._rows[count : self.count].copy()
         self.first += count
         self.count -= count
 
     def restart(self, position: int, states: Floats) -> None:
-        """Continue at `position`, with `states` for the tokens there."""
+        """Start over at `position` with `states`."""
         self.first, self.count = position, 0
         self.append(states)
 
@@ -138,12 +137,11 @@ class PredictionHeads:
 
     Args:
         weights: the target's own, or those of a file of heads.
-        target: whose states they read.
-        cells: of the target's cache.
-        length: longest text.
+        target: the context whose states they read.
+        cells: size of the target's cache.
+        length: length of the longest text.
 
     Attributes:
-        context_length, max_depth, draft_vocabulary: see `DraftingModel`.
         shares_cache: whether the heads attend to the target's cache.
 
     Raises:
@@ -187,15 +185,17 @@ class PredictionHeads:
         self._batch = Batch(parameters.n_batch, width=self._width)
         self._positions = np.arange(cells, dtype=np.int32)
         self._unread = UnreadStates(self._width)
-        self._tokens: list[int] = []  # unread ones; of a draft from the root on
+        self._tokens: list[int] = []  # unread ones; during a draft, those from the root on
         self._states: list[Floats] = []  # before the root and each drafted token
         self._root = 0
-        self._no_state = np.zeros((1, self._width), np.float32)  # as llama.cpp begins a text
+        self._no_state = np.zeros(
+            (1, self._width), np.float32
+        )  # llama.cpp's at the beginning of a text
 
     def take(self, start: int, rows: Sequence[int]) -> None:
-        """Keep states of the target's last pass.
+        """Copy states of the target's last pass.
 
-        Its `rows` hold the tokens at positions `start`, `start` + 1, …, which are in its cache now.
+        Its `rows` hold the tokens at positions `start`, `start` + 1, …, which are now cached.
         """
         unread = self._unread
         if start != unread.root:
@@ -209,13 +209,13 @@ class PredictionHeads:
             self._remove(0)
 
     def truncate(self, length: int) -> None:
-        """The target's cache was cut down to its first `length` tokens."""
+        """Follow the target, whose cache was cut to its first `length` tokens."""
         unread = self._unread
         if length >= unread.first:
             unread.count = min(unread.count, length - unread.first + 1)
             return
         self._remove(length)
-        # The state before an accepted token is forgotten once that is read, but for the root's.
+        # Of the states before tokens already read, only the root's is still known.
         known = length == self._root and self._states
         unread.restart(length, self._states[0][None] if known else self._no_state)
         self._states.clear()
@@ -240,7 +240,8 @@ class PredictionHeads:
             for head in range(self._heads):
                 self._select(head, first)
                 self._evaluate(self._tokens[:rows], self._unread.rows[:rows], first, outputs=0)
-            self._skip(rows)
+            self._unread.drop(rows)
+            del self._tokens[:rows]
             count -= rows
 
     def next_row(self, tokens: Sequence[int]) -> Floats:
@@ -255,14 +256,14 @@ class PredictionHeads:
             self._select(depth, self._root)
             return self._draft(len(self._tokens), self._root)
         row = self._draft(1, self._root if self.shares_cache else self._root + depth)
-        if not depth:  # read for good, since its state is the target's
+        if not depth:  # final, since its state is the target's
             self._unread.drop(1)
         return row
 
     def _draft(self, rows: int, position: int) -> Floats:
-        """Evaluate the draft's last `rows` tokens; the logits behind the last one.
+        """Evaluate the draft's last `rows` tokens; the logits of the last one.
 
-        All rows are output: of some architectures llama.cpp would give the first row's state.
+        All rows are output, since for some architectures llama.cpp would return the first state.
         """
         self._evaluate(self._tokens[-rows:], np.array(self._states[-rows:]), position, outputs=1)
         state = _get_state(self._context, rows - 1)
@@ -271,19 +272,14 @@ class PredictionHeads:
         row: Floats = _rows_at(logits, rows, self.vocabulary_size)[-1]
         return row
 
-    def _skip(self, count: int) -> None:
-        """The next `count` unread tokens were read."""
-        self._unread.drop(count)
-        del self._tokens[:count]
-
     def _select(self, head: int, position: int) -> None:
-        """Let a head read from `position` on what the one before it has read."""
+        """Let a head read from `position` on, as the head before it did."""
         if self._heads > 1:
             self._remove(position)
             _set_head(self._context, head)
 
     def _remove(self, position: int) -> None:
-        """Drop the cells from `position` on; a shared cache is the target's."""
+        """Drop the heads' own cells from `position` on."""
         if not self.shares_cache:
             native.seq_rm(self._memory, 0, position, TO_END)
 
@@ -294,7 +290,7 @@ class PredictionHeads:
         batch.position[:rows] = self._positions[position : position + rows]
         batch.logits[:rows] = outputs
         batch.struct.n_tokens = rows
-        # As many as the target's tuners chose: other programs take the same cores from both.
+        # As the target's tuners chose: other programs compete with both for the same cores.
         threads = native.threads(self._target.handle)
         native.set_threads(self._context, threads, threads)
         status: int = native.decode(self._context, batch.struct)
@@ -305,8 +301,7 @@ class PredictionHeads:
 
 
 def open_weights(path: Path, gpu_layers: int, *, heads: bool, cpu_experts: int = 0) -> Weights:
-    """The weights of a model, with those of its heads if they are to be run; for the rest see
-    `Weights`.
+    """The weights of a model, including its heads if `heads` and if it has them; see `Weights`.
 
     Raises:
         ModelError: see `Weights`.
@@ -314,7 +309,7 @@ def open_weights(path: Path, gpu_layers: int, *, heads: bool, cpu_experts: int =
     if heads and not UNAVAILABLE:
         try:
             return Weights(path, gpu_layers, heads=True, cpu_experts=cpu_experts)
-        except ModelError as error:  # some files name heads in their header and hold none
+        except ModelError as error:  # some files lack the heads that their header names
             if not read_metadata(path).number("nextn_predict_layers"):
                 raise
             LOGGER.info("without its prediction heads: %s", error)
@@ -322,12 +317,12 @@ def open_weights(path: Path, gpu_layers: int, *, heads: bool, cpu_experts: int =
 
 
 def open_heads(target: LlamaContext, cells: int, length: int) -> tuple[PredictionHeads | None, str]:
-    """The heads of the model behind `target`, its own or those in a file beside it.
+    """The heads of the target's model, from its own file or one in the same folder.
 
-    Nothing may have been read by `target` yet.
+    `target` must not have read anything yet.
 
     Returns:
-        The heads, or None and why there are none; empty where the model is not made for any.
+        The heads, or None and the reason, which is empty if the model has none.
     """
     weights = target.weights
     try:
@@ -335,19 +330,15 @@ def open_heads(target: LlamaContext, cells: int, length: int) -> tuple[Predictio
             return PredictionHeads(weights, target, cells, length), ""
         path = heads_file(weights.path, weights.metadata(ARCHITECTURE))
         if path is not None:
-            beside = Weights(path, weights.gpu_layers, heads=True)
-            return PredictionHeads(beside, target, cells, length), ""
+            separate = Weights(path, weights.gpu_layers, heads=True)
+            return PredictionHeads(separate, target, cells, length), ""
     except ModelError as error:
         return None, str(error)
     return None, ""
 
 
 def _require_runnable(weights: Weights, target: Weights) -> None:
-    """Check what llama.cpp would end the process over.
-
-    Raises:
-        ModelError: it cannot run these heads.
-    """
+    """Raise ModelError for heads over which llama.cpp would abort the process."""
     if UNAVAILABLE:
         raise ModelError(UNAVAILABLE)
     architecture = weights.metadata(ARCHITECTURE)
@@ -367,12 +358,12 @@ def _require_runnable(weights: Weights, target: Weights) -> None:
 
 
 def _state_width(weights: Weights) -> int:
-    """Length of the states that the heads read, which is not a hidden state's in all models."""
+    """Length of the states that heads read; in some models not that of a hidden state."""
     return int(lib.llama_model_n_embd_out(weights.handle))
 
 
 def _rows_at(address: Any, rows: int, columns: int) -> Floats:
-    """float32 [rows, columns] at an address; a view, valid until the next pass of its context."""
+    """float32 [rows, columns] at `address`: a view, valid until the next pass of its context."""
     pointer = ctypes.cast(address, ctypes.POINTER(ctypes.c_float))
     view: Floats = np.ctypeslib.as_array(pointer, (rows, columns))
     return view

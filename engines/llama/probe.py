@@ -1,12 +1,12 @@
-"""Whether llama.cpp survives a file: tried in a child process, once per file and build.
+"""Probes in a child process, once per file and build, whether llama.cpp can run a file.
 
-An assertion in llama.cpp aborts the process it is in. So a file that was never loaded before is
-first loaded in a child process, given a context and run for two tokens. Files that passed are
-listed in a cache by path, size and modification time.
+An assertion in llama.cpp aborts the process. So a file that was never loaded before is first loaded
+in a child process, given a context and run for two tokens. Files that passed are listed in a cache
+by path, size and modification time.
 
-Both sides are here. The parent (`probe_once`) starts this module with the file's path as argument
-and reads how it ended: exit code 0; `REFUSED` with a reason as the last line of its output; or a
-crash. The child (`main`) keeps a hostile file from taking all memory and writes no core dump.
+The parent (`probe_once`) runs this module with the file's path as argument and reads how it ended:
+exit code 0; `REFUSED`, with a reason as the last line of its output; or a crash. The child (`main`)
+limits its memory and writes no core dump.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from engines.llama.gguf import heads_file, read_metadata
 LOGGER = logging.getLogger(__name__)
 
 REFUSED = 3
-"""Exit code of a child that has printed a reason."""
+"""Exit code of a child that printed a reason."""
 TIMEOUT_S, MIN_BYTES_PER_S = 60, 20e6
-"""Seconds that any file gets, and more for a large one: the reading speed of a slow disk."""
+"""Time limit for any file, and the speed of a slow disk, for which large files get more time."""
 MAX_REASON = 400
 ADDRESS_SPACE = 4 << 30
-"""Bytes beyond three times the file: its mapping, its repacked copy, its context."""
+"""Bytes allowed beyond three times the file's size (its mapping, repacked copy and context)."""
 CELLS = 256
 EMBEDDING, HEADS = "embedding", "heads"
 """The child's second argument, for an embedding model or a model's prediction heads."""
 
 
 class UnfinishedProbeError(ModelError):
-    """The machine had no time or memory for it: nothing is known of the file."""
+    """The probe ran out of time or memory, which says nothing about the file."""
 
 
 def probe_once(path: Path, cache: Path, build: str, *, embedding: bool = False) -> str:
-    """Probe `path` unless the file `cache` says that this build has loaded it.
+    """Probe `path` unless `cache` lists it for this build.
 
     Args:
         embedding: probe it as an embedding model.
@@ -52,7 +52,7 @@ def probe_once(path: Path, cache: Path, build: str, *, embedding: bool = False) 
         Why the next start has to probe it again; empty if it need not.
 
     Raises:
-        ModelError: llama.cpp refuses the file, crashes on it, or does not finish.
+        ModelError: llama.cpp rejects the file, crashes on it, or does not finish.
     """
     version = f"{_version(path)}:{build}"
     passed = _read(cache)
@@ -74,12 +74,12 @@ def probe_heads(path: Path, cache: Path, build: str) -> str:
     from engines.llama.prediction_heads import UNAVAILABLE
 
     metadata = read_metadata(path)
-    beside = heads_file(path, metadata.architecture)
-    if beside is None and not metadata.number("nextn_predict_layers"):
+    separate = heads_file(path, metadata.architecture)
+    if separate is None and not metadata.number("nextn_predict_layers"):
         return ""
     if UNAVAILABLE:
         return UNAVAILABLE
-    files = [_version(one) for one in (path, beside) if one is not None]
+    files = [_version(one) for one in (path, separate) if one is not None]
     version, key = f"{' '.join(files)}:{build}:", f"{path.resolve()} {HEADS}"
     passed = _read(cache)
     if not passed.get(key, "").startswith(version):
@@ -87,7 +87,7 @@ def probe_heads(path: Path, cache: Path, build: str) -> str:
             _probe(path, _timeout_s(path), HEADS)
             problem = ""
         except UnfinishedProbeError as error:
-            return str(error)  # as the machine was; it is tried again
+            return str(error)  # may succeed another time
         except ModelError as error:
             problem = str(error)
         passed = {**_read(cache), key: version + problem}
@@ -101,7 +101,7 @@ def _version(path: Path) -> str:
 
 
 def _read(cache: Path) -> dict[str, str]:
-    """Versions of files by path; none where the cache is missing or damaged."""
+    """Versions of files by path; empty if the cache is missing or damaged."""
     try:
         content = json.loads(cache.read_text())
     except (OSError, ValueError, RecursionError):
@@ -110,8 +110,7 @@ def _read(cache: Path) -> dict[str, str]:
 
 
 def _write(cache: Path, passed: dict[str, str]) -> str:
-    """Why it cannot be written, a sentence; empty if it was. Without it the model runs all the
-    same."""
+    """Write the cache; returns why that failed, if so. The model runs anyway."""
     try:
         cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomic(cache, [json.dumps(passed)])
@@ -127,7 +126,7 @@ def _timeout_s(path: Path) -> float:
 
 
 def _probe(path: Path, timeout_s: float, kind: str = "") -> None:
-    """Raises ModelError: why it failed, and of a model, which does not run then, the way out."""
+    """Run the child; raise ModelError if it fails, with the way out unless only heads fail."""
     what, way_out = f"loading {path}", ": choose another file"
     if kind == HEADS:
         what, way_out = "running them", ""
@@ -152,7 +151,7 @@ def _probe(path: Path, timeout_s: float, kind: str = "") -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, with our import path, and without ggml's attempt to start a debugger when it aborts."""
+    """Our environment and import path; keeps ggml from starting a debugger when it aborts."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "GGML_NO_BACKTRACE": "1"}
 
 
@@ -163,14 +162,14 @@ def _crash(child: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def _last_line(output: bytes) -> str:
-    """The last line that is not blank, safe to display and of bounded length."""
+    """The last line that is not blank, safe to display and limited in length."""
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines()]
     texts = [line for line in lines if line] or [""]
     return "".join(char for char in texts[-1] if char.isprintable())[:MAX_REASON]
 
 
 def main() -> None:
-    """The child: probe the file named by the first argument; exit with 0, or REFUSED and a line."""
+    """The child: probe the file in the first argument; exit with 0, or `REFUSED` and a reason."""
     path = Path(sys.argv[1])
     try:
         _limit_resources(path.stat().st_size)
@@ -191,7 +190,7 @@ def _limit_resources(file_size: int) -> None:
     from llama_cpp import llama_cpp as lib
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Drivers of graphics cards reserve address space far beyond what they use.
+    # Drivers of graphics cards reserve far more address space than they use.
     if not lib.llama_supports_gpu_offload():
         limit_memory(3 * file_size + ADDRESS_SPACE)
 

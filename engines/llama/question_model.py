@@ -1,8 +1,7 @@
-"""A model of questions: how likely a question is, given a text that answers it.
+"""A question model: how likely a question is, given a text that answers it.
 
-A small model that was trained for nothing else (`assets.recipe`); a question is scored with each of
-some texts, in as few passes as they fit into. Owns the frame around both, which is that of
-training, and how much of them is read. Refuses to know what a likely question is good for.
+A small model trained only for this (`assets.recipe`). The prompt frame and the length limits are
+those of its training. Several texts are evaluated in one pass.
 """
 
 from __future__ import annotations
@@ -17,7 +16,14 @@ from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
 from engines.llama import native
-from engines.llama.context import MICRO_BATCH, Batch, Weights, context_parameters, free_with
+from engines.llama.context import (
+    MICRO_BATCH,
+    Batch,
+    Weights,
+    context_parameters,
+    free_with,
+    split_into_passes,
+)
 from engines.llama.forward import OutputViews
 from engines.llama.gguf import check_header
 from engines.llama.threads import default_threads
@@ -25,18 +31,18 @@ from engines.llama.vocabulary import LlamaVocabulary
 from engines.target import Floats
 
 MAX_TEXTS = 32
-"""In one pass."""
+"""Maximum number of texts in one pass."""
 MAX_TEXT_TOKENS, MAX_QUESTION_TOKENS = 128, 64
-"""What is longer is cut: lists in training had no longer items."""
+"""Longer texts and questions are cut, as training had none."""
 TEXT_FRAME = ("<|im_start|>system\n", "<|im_end|>\n<|im_start|>user\n")
 END = "<|im_end|>"
 
 Framed = tuple[list[int], int]
-"""The tokens of a text with the question behind it, and how many of the last are the question's."""
+"""The tokens of a text followed by the question, and the number of the question's tokens."""
 
 
 class LlamaQuestionModel:
-    """Implements `engines.retrieval.protocol.QuestionModel`. Threads may share it."""
+    """Implements `engines.retrieval.protocol.QuestionModel`. Thread-safe."""
 
     def __init__(self, path: Path, threads: int = 0) -> None:
         """Args:
@@ -60,7 +66,7 @@ class LlamaQuestionModel:
         self._lock = Lock()
 
     def log_likelihoods(self, question: str, texts: Sequence[str]) -> list[float]:
-        """The natural logarithm of the chance of `question` and its end, after each of `texts`.
+        """The log-probability (base e) of `question` and its end after each of `texts`.
 
         Raises:
             ModelError: the model cannot evaluate them.
@@ -68,7 +74,8 @@ class LlamaQuestionModel:
         asked = [*self._vocabulary.encode(question)[:MAX_QUESTION_TOKENS], *self._end]
         framed = [(self._frame(text) + asked, len(asked)) for text in texts]
         with self._lock:
-            return [value for part in _passes(framed) for value in self._evaluate(part)]
+            passes = split_into_passes(framed, lambda one: len(one[0]), MAX_TEXTS)
+            return [value for part in passes for value in self._evaluate(part)]
 
     def _frame(self, text: str) -> list[int]:
         said = self._vocabulary.encode(text)[:MAX_TEXT_TOKENS]
@@ -99,24 +106,11 @@ class LlamaQuestionModel:
 
 
 def log_likelihood(logits: Floats, tokens: Sequence[int]) -> float:
-    """Of `tokens`, the logits before each of them given (float32 [tokens, vocabulary])."""
+    """The log-likelihood of `tokens`, by the logits before each (float32 [tokens, vocabulary])."""
     highest = logits.max(axis=1)
     sums = np.exp(logits - highest[:, None]).sum(axis=1)
     chosen = logits[np.arange(len(tokens)), tokens]
     return float((chosen - highest - np.log(sums)).sum())
-
-
-def _passes(framed: Sequence[Framed]) -> Iterator[list[Framed]]:
-    """As many at a time as fit into one pass."""
-    part: list[Framed] = []
-    for one in framed:
-        rows = sum(len(tokens) for tokens, _ in part)
-        if part and (len(part) == MAX_TEXTS or rows + len(one[0]) > MICRO_BATCH):
-            yield part
-            part = []
-        part.append(one)
-    if part:
-        yield part
 
 
 def _open(weights: Weights, threads: int) -> Any:

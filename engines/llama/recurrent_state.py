@@ -1,7 +1,4 @@
-"""Recurrent states by a file's header: what one takes, and how many past ones to keep.
-
-Imports nothing of llama.cpp.
-"""
+"""The size of a recurrent state, from a file's header, and the number of past states to keep."""
 
 from __future__ import annotations
 
@@ -10,19 +7,18 @@ from engines.llama.gguf import Metadata
 STATE_NUMBER_BYTES = 4
 """llama.cpp computes states in float32."""
 MAX_SNAPSHOTS = 8
-"""Past states worth keeping. Every pass writes them: with 0, 4, 8 and 16 of them a row took 21.3,
-21.8, 22.2 and 23.0 ms and 8 rows 41, 46, 50 and 51 (a Qwen3.5 of 162 M weights, f16, states of
-6.4 MB, two threads). A checkpoint took 2 ms and re-evaluating one row 30, so that 8 instead of 4
-pay where an eighth of the drafts between is rejected."""
+"""Maximum number of past states. Every pass writes them: with 0, 4, 8 and 16 of them a pass of one
+row took 21.3, 21.8, 22.2 and 23.0 ms, of 8 rows 41, 46, 50 and 51 (a Qwen3.5 of 162 M weights, f16,
+states of 6.4 MB, two threads). A checkpoint took 2 ms and re-evaluating one row 30, so 8 pay over 4
+if an eighth of the drafts in between is rejected."""
 SNAPSHOT_BYTES, SNAPSHOT_SHARE = 256 * 2**20, 1 / 16
-"""Memory they may take, and more for a large model: a share of its weights."""
+"""Maximum memory for them: this many bytes, or for a large model this share of its weights."""
 
 
 def state_bytes(metadata: Metadata) -> int:
     """Bytes of one state of a recurrent or hybrid model; 0 for other models.
 
-    As llama.cpp's `n_embd_r` and `n_embd_s` (llama-hparams.cpp), by layer, times the layers that
-    are recurrent.
+    llama.cpp's `n_embd_r` and `n_embd_s` (llama-hparams.cpp) times the number of recurrent layers.
     """
     width = metadata.number("embedding_length")
     kernel = max(metadata.number("ssm.conv_kernel") - 1, 0)
@@ -48,7 +44,7 @@ def _recurrent_layers(metadata: Metadata) -> int:
     attention = metadata.values.get(f"{metadata.architecture}.attention.head_count_kv")
     if isinstance(attention, list):
         forward = metadata.values.get(f"{metadata.architecture}.feed_forward_length")
-        # Where layers have either attention, or a state, or a feed-forward part.
+        # In some models a layer has only attention, a state or a feed-forward part.
         alone = forward if isinstance(forward, list) and 0 in forward else [0] * layers
         return sum(not (heads or other) for heads, other in zip(attention, alone, strict=False))
     interval = metadata.number("full_attention_interval")
@@ -56,6 +52,6 @@ def _recurrent_layers(metadata: Metadata) -> int:
 
 
 def snapshot_count(state: int, weights: int) -> int:
-    """Past states to keep, of `state` bytes each, beside `weights` bytes of weights."""
+    """Past states to keep, by the bytes of a state and of the weights."""
     budget = max(SNAPSHOT_BYTES, int(weights * SNAPSHOT_SHARE))
     return min(MAX_SNAPSHOTS, budget // state) if state else MAX_SNAPSHOTS // 2

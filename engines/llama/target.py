@@ -1,8 +1,7 @@
 """A llama.cpp context as a `Target`: prefill, verify, commit, rewind.
 
-Owns the list of cached tokens and keeps the KV cache equal to it: cells beyond those tokens exist
-only from a pass until its commit. Refuses to know how a pass is run (`engines.llama.forward`),
-text, chats, files, and which drafts are worth verifying.
+Keeps the KV cache equal to the list of cached tokens: further cells exist only from a pass until
+its commit.
 """
 
 from __future__ import annotations
@@ -31,18 +30,17 @@ from engines.llama.threads import ThreadTuners
 from engines.target import ForwardOutput, require_prompt_fits, require_tree_fits
 
 STATE_BLOCK = 256
-"""Tokens whose state is saved at a time: milliseconds, as idle work must not delay a question."""
+"""Tokens whose state is saved at a time, which takes milliseconds: it must not delay a question."""
 
 
 class LlamaTarget:
     """Implements `Target`, `ParkingTarget` and `SavableTarget` of `engines.target`.
 
     Attributes:
-        weights: the open file.
-        heads: the model's prediction heads, which are given its states; None where none are run.
-        heads_problem: why its heads are not run; empty where it has none.
-        scratch: evaluates other texts between two answers and leaves the cached tokens in place;
-            None where the model's memory holds a single text.
+        heads: the model's prediction heads, which get its states; None if it runs without.
+        heads_problem: why its heads do not run; empty if it has none.
+        scratch: evaluates other texts between two answers, next to the cached tokens; None if the
+            memory holds a single text.
     """
 
     def __init__(
@@ -69,7 +67,7 @@ class LlamaTarget:
         self.heads_problem = heads_problem
         self._text = CachedText()
         self._in_sync = True  # whether the cache holds exactly `_text`
-        self._cuttable = 0  # last tokens of which snapshots are kept, where the memory is recurrent
+        self._cuttable = 0  # of a recurrent memory: number of last tokens with snapshots
         self._tree: DraftTree | None = None
         self._row_sequences: list[list[int]] = []
         self._last_row: ForwardOutput | None = None
@@ -77,7 +75,7 @@ class LlamaTarget:
         self._forward = ForwardPass(context, limits, chunk_size, tuners)
         self._sequences = KvSequences(context.memory, limits.max_rows)
         self._checkpoint = Checkpoint(context.handle, context.memory)
-        # Parked texts scatter the cells of a text, and so the order of its sums: not in exact mode.
+        # Not in exact mode: parked texts scatter the cells of a text, which changes its sums.
         parking = range(0) if limits.padded_rows else context.parking
         self._parked = ParkedTexts(context.memory, parking, limits.context_length)
         self.state_key = f"{fingerprint} {context.layout} w{limits.padded_rows}"
@@ -103,13 +101,13 @@ class LlamaTarget:
         return self._last_row
 
     def prefill(self, tokens: Sequence[int]) -> Iterator[int]:
-        """Make the cache hold exactly `tokens`; see `Target.prefill`.
+        """See `Target.prefill`.
 
         A long prompt is read in chunks without outputs, except for its end.
 
         Raises:
             ContextOverflowError: `tokens` is longer than the context.
-            ModelError: llama.cpp refuses a chunk; the cache holds the chunks before it.
+            ModelError: llama.cpp could not evaluate a chunk; the cache holds those before it.
         """
         require_prompt_fits(self, len(tokens))
         if self.scratch is not None:
@@ -130,12 +128,12 @@ class LlamaTarget:
         yield len(self._text)
 
     def verify(self, tree: DraftTree) -> ForwardOutput:
-        """Evaluate every row of `tree` in one forward pass; see `Target.verify`.
+        """See `Target.verify`.
 
         Raises:
-            ContextOverflowError: the tree does not fit behind the cached tokens.
-            ModelError: llama.cpp could not evaluate it; the cache is as it was before, or shorter
-                where it cannot be rewound.
+            ContextOverflowError: the tree does not fit after the cached tokens.
+            ModelError: llama.cpp could not evaluate it; the cache is unchanged, or shorter if it
+                cannot be rewound.
         """
         if not self._in_sync:
             self._resync()
@@ -159,7 +157,7 @@ class LlamaTarget:
         return output
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keep the verified rows on `path` (root first), drop the rest; see `Target.commit`.
+        """See `Target.commit`.
 
         Raises:
             ModelError: llama.cpp could not re-evaluate them; the cache is as it was before
@@ -183,21 +181,21 @@ class LlamaTarget:
         self._record(kept, dropped)
 
     def rewind(self, length: int) -> None:
-        """Truncate the cache to its first `length` tokens; where its memory cannot, to those behind
-        which its state was saved last, or to none."""
+        """Truncate the cache to its first `length` tokens; if its memory cannot do that, to an
+        earlier checkpoint or to none."""
         self._last_row = None
         if length == len(self._text) and self._in_sync:
             return
         self._truncate(length)
 
     def park(self) -> None:
-        """Keep the cached text in the cache; see `ParkingTarget.park`."""
+        """See `ParkingTarget.park`."""
         if not self._in_sync:
             self._resync()
         self._parked.park(self._text)
 
     def drop_parked(self) -> None:
-        """Leave all cells to the cached text."""
+        """See `ParkingTarget.drop_parked`."""
         self._parked.clear()
 
     def cached_prefix(self, tokens: Sequence[int]) -> int:
@@ -229,7 +227,7 @@ class LlamaTarget:
         self._last_row = None
 
     def _restore_nearest(self, tokens: Sequence[int]) -> None:
-        """Continue from a parked text if it shares more with `tokens` than the cached one does."""
+        """Continue from a parked text if its common prefix with `tokens` is longer."""
         sequence, shared = self._parked.nearest(tokens)
         if shared > common_prefix(self._text.tokens, tokens):
             self._truncate(0)
@@ -239,7 +237,7 @@ class LlamaTarget:
         return self.context_length - len(self._text) - self._parked.reserved
 
     def _read_final_chunk(self, tokens: Sequence[int]) -> ForwardOutput:
-        """Append the last few tokens of a prompt; the last one's row."""
+        """Append the last few tokens of a prompt, and return the last one's row."""
         with self._evaluating():
             rows = self._forward.chain(tokens, len(self._text))
         self._append(tokens)
@@ -247,7 +245,7 @@ class LlamaTarget:
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
-        """One forward pass. If it fails, what it left is dropped: see `_truncate`."""
+        """Runs one forward pass; if it fails, drops the cells that it left."""
         self._in_sync = False
         try:
             yield
@@ -256,7 +254,7 @@ class LlamaTarget:
             raise
 
     def _append(self, tokens: Sequence[int]) -> None:
-        """Record `tokens`, a chain that was just evaluated."""
+        """Record `tokens`, which were just evaluated as a chain."""
         padding = self._forward.cells(len(tokens)) - len(tokens)
         if padding:
             self._sequences.truncate_chain(len(self._text) + len(tokens))
@@ -264,35 +262,34 @@ class LlamaTarget:
         self._record(tokens, padding)
 
     def _give_states(self, rows: Sequence[int]) -> None:
-        """Give the heads the states of `rows` of the last pass, which are about to be recorded."""
+        """Give the heads the states of the last pass's `rows`, before these are recorded."""
         if self.heads is not None:
             self.heads.take(len(self._text), rows)
 
     def _record(self, tokens: Sequence[int], dropped: int) -> None:
-        """The last pass gave `tokens` and `dropped` more rows, which are no longer in the cache."""
+        """Record `tokens` of the last pass, whose other rows (`dropped`) are no longer cached."""
         self._text.extend(tokens)
         self._in_sync = True
         self._cuttable = 0 if dropped else min(self.rollback_rows, len(tokens) - 1)
 
     def _reevaluate(self, tokens: Sequence[int]) -> None:
-        """Append `tokens`, which were verified before, in one batch and without outputs."""
+        """Append tokens that were verified before, in one pass without outputs."""
         with self._evaluating():
             self._forward.prefill(tokens, len(self._text))
         self._append(tokens)
 
     def _can_cut(self, length: int) -> bool:
-        """Whether the memory can forget what follows the first `length` tokens.
+        """Whether the memory can forget the tokens after the first `length`.
 
-        llama.cpp does not check that: snapshots are of the last pass alone, if that came to its
-        end, and rolling back once uses them up.
+        llama.cpp does not check that snapshots exist only of the last pass, if it succeeded, and
+        only for one rollback.
         """
         if self._snapshots is None:
             return True
         return self._in_sync and len(self._text) - length <= self._cuttable
 
     def _go_back(self, length: int) -> None:
-        """Truncate the cache to exactly `length` tokens, by re-evaluating those behind a
-        checkpoint.
+        """Truncate the cache to exactly `length` tokens, re-evaluating those after a checkpoint.
 
         Raises:
             ModelError: too many would have to be re-evaluated; the cache is shorter.
@@ -306,7 +303,7 @@ class LlamaTarget:
             self._reevaluate(missing)
 
     def _truncate(self, length: int) -> None:
-        """Drop the cells from position `length` on; more where the cache cannot be rewound."""
+        """Drop the cells from position `length` on, or more if the cache cannot be rewound."""
         if not (self._can_cut(length) and self._sequences.truncate(length)):
             self._checkpoint.truncate(length)
             length = max(self._checkpoint.length, 0)
@@ -323,5 +320,5 @@ class LlamaTarget:
         self._in_sync = True
 
     def _resync(self) -> None:
-        """Drop what was evaluated and never recorded in `_text`, as after an interrupt."""
+        """Drop cells that were never recorded in `_text`, as after an interrupt."""
         self._go_back(len(self._text))

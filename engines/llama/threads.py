@@ -1,7 +1,4 @@
-"""How many threads llama.cpp should use: a default for this machine, adjusted by measured passes.
-
-Knows core counts and seconds; sets nothing.
-"""
+"""How many threads llama.cpp should use: a default for this machine, tuned by measured passes."""
 
 from __future__ import annotations
 
@@ -17,16 +14,16 @@ CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def default_threads() -> int:
-    """Physical cores within our affinity mask and the container's quota; at least 1.
+    """Physical cores within the affinity mask and the container's quota; at least 1.
 
-    A second thread on one core, or more threads than the quota, makes every barrier wait.
+    A second thread on one core, or more threads than the quota, delays every barrier.
     """
     cores = _linux_cores() or _macos_cores() or max(1, (os.cpu_count() or 2) // 2)
     return max(1, min(cores, _quota()))
 
 
 def _linux_cores() -> int:
-    """Distinct (package, core) pairs among the CPUs we may run on; 0 where unknown."""
+    """Distinct (package, core) pairs among the CPUs we may run on; 0 if unknown."""
     if not CPU_INFO.exists() or not hasattr(os, "sched_getaffinity"):
         return 0
     allowed = os.sched_getaffinity(0)
@@ -56,7 +53,7 @@ def _macos_cores() -> int:
 
 
 def _quota() -> int:
-    """Whole CPUs that the control group (v2) grants; very many where it sets no limit."""
+    """Whole CPUs granted by the control group (v2); `sys.maxsize` if it sets no limit."""
     if not CPU_QUOTA.exists():
         return sys.maxsize
     quota, _, period = CPU_QUOTA.read_text().partition(" ")
@@ -64,39 +61,39 @@ def _quota() -> int:
 
 
 MAX_TIMED_ROWS = 16
-"""Wider passes (chunks of a prompt) are not learned from: their time depends on other things."""
+"""Wider passes, of prompts, are ignored: their time depends on more than the threads."""
 WINDOW = 64
-"""Passes over which a count's mean is taken: one slow pass must not decide."""
+"""Number of passes that a mean is taken over, so that one slow pass does not decide."""
 TRIAL_INTERVAL, MAX_TRIAL_INTERVAL = 64, 1024
-"""Passes until a count is tried: the first, doubled after each failed trial, and the last."""
+"""Passes until a trial: at first, doubled after each failed one, and at most."""
 RETURN_INTERVAL = 4
-"""Passes until the count that was given up is tried again: one fast pass may have been chance."""
+"""Passes until the previous count is tried again, as one fast trial may have been chance."""
 DENIED_PASSES = 16
-"""Passes for which one counts that was denied its cores: fewer threads are then tried soon."""
+"""Weight of a pass that was denied its cores, so that fewer threads are soon tried."""
 MIN_CPU_SHARE = 0.65
-"""Share of its threads' time below which a pass was denied its cores. On two quiet cores passes use
-.93 to .98 of it, waiting at barriers included, and .73 where they take 6 ms; beside one busy
-program .5 (Qwen2.5 1.5B and SmolLM2)."""
+"""CPU time ÷ (wall time · threads) below which a pass was denied its cores. On two quiet cores this
+is .93 to .98, waiting at barriers included, and .73 for passes of 6 ms; with another busy program
+.5 (Qwen2.5 1.5B and SmolLM2)."""
 TRIAL_SHARE = 0.05
-"""Share of the time that trials of more threads may cost beyond the current count."""
+"""Maximum share of the time that trials of more threads may lose."""
 TAKEOVER_RATIO = 0.93
-"""A count takes over if its pass takes less than this share of the current one's mean."""
+"""Trial time ÷ current mean below which a count replaces the current one."""
 
 
 @dataclass(slots=True)
 class RunningMean:
-    """Mean time of passes of one width, in seconds, over about the last `WINDOW` of them.
+    """Mean wall time of the last passes of one width, about `WINDOW` of them.
 
     Attributes:
-        passes: in the mean. 0 after the first of a width, which also lays out memory and takes up
-            to twice as long: it is replaced by the second.
+        passes: number of passes in the mean; 0 after the first of a width, which takes up to twice
+            as long since it also allocates memory: the second replaces it.
     """
 
     seconds: float
     passes: int = 1
 
     def add(self, seconds: float) -> None:
-        """Take a pass into the mean."""
+        """Add a pass to the mean."""
         self.passes = min(self.passes + 1, WINDOW)
         self.seconds += (seconds - self.seconds) / self.passes
 
@@ -106,9 +103,9 @@ class ThreadCount:
     """A number of threads, and when it is tried next.
 
     Attributes:
-        means: by width, while this is the current count.
-        interval: passes to wait between trials.
-        waited: passes since the last one; one that was denied its cores counts for more.
+        means: mean times by width, while this is the current count.
+        interval: number of passes between trials.
+        waited: passes since the last trial; see `DENIED_PASSES`.
     """
 
     threads: int
@@ -117,7 +114,7 @@ class ThreadCount:
     waited: int = 0
 
     def record(self, rows: int, seconds: float) -> None:
-        """Record a pass of `rows` rows that took `seconds`."""
+        """Record the wall time of a pass."""
         if rows in self.means:
             self.means[rows].add(seconds)
         else:
@@ -129,25 +126,24 @@ class ThreadCount:
         return self.waited >= self.interval
 
     def mean(self, rows: int) -> float:
-        """Mean seconds of a pass of `rows` rows; 0 while there is none to compare with."""
+        """Mean seconds of a pass of `rows` rows; 0 if unknown."""
         known = self.means.get(rows)
         return known.seconds if known is not None and known.passes else 0.0
 
 
 class ThreadTuner:
-    """Learns the number of threads that gives the shortest passes while other programs run too.
+    """Learns the number of threads with the shortest passes while other programs run too.
 
-    llama.cpp's threads meet at a barrier after every operation, so a single thread that has lost
-    its core to another program delays all: with four threads on a busy four-core machine a pass of
-    0.3 ms took 600 ms in the mean, and 0.6 ms with one thread. The best count is therefore learned.
-    The candidates are the powers of two; the current one's mean time is kept for every width, since
-    a drafted pass costs one to five plain ones, and its neighbours are tried on widths that have
-    one. Fewer threads are tried soon after passes that did not get the cores they asked for, and
-    seldom after others: on a quiet machine a trial takes twice as long.
+    llama.cpp's threads meet at a barrier after every operation, so one thread that lost its core to
+    another program delays all: on a busy four-core machine a pass of 0.3 ms took 600 ms on average
+    with four threads, and 0.6 ms with one. Candidates are the powers of two. The current count's
+    mean time is kept for each width, and its neighbours are tried on widths with a mean. Fewer
+    threads are tried soon after passes that were denied their cores, and seldom otherwise, since on
+    a quiet machine such a trial takes twice as long.
 
     Args:
-        max_threads: largest count, and the first one.
-        learning: false to stay at `max_threads`.
+        max_threads: the largest count, used at first.
+        learning: false to keep `max_threads`.
     """
 
     def __init__(self, max_threads: int, *, learning: bool = True) -> None:
@@ -158,8 +154,7 @@ class ThreadTuner:
         self._trial_budget_s = 0.0
 
     def choose(self, rows: int) -> int:
-        """Threads for the next pass, of `rows` rows: the current count, or a neighbour that is due
-        for a trial."""
+        """The number of threads for the next pass: the current count, or a neighbour's trial."""
         self._used = self._current
         if rows <= MAX_TIMED_ROWS and self._counts[self._current].mean(rows):
             below, above = self._current - 1, self._current + 1
@@ -174,7 +169,7 @@ class ThreadTuner:
         return self._counts[self._used].threads
 
     def observe(self, rows: int, seconds: float, cpu_seconds: float) -> None:
-        """Learn from the pass chosen for, which took `seconds`, and `cpu_seconds` of the cores."""
+        """Learn from that pass's wall and CPU time."""
         if rows > MAX_TIMED_ROWS or len(self._counts) == 1:
             return
         current = self._counts[self._current]
@@ -190,8 +185,7 @@ class ThreadTuner:
             count.waited += DENIED_PASSES if denied and index < self._current else 1
 
     def _judge_trial(self, ratio: float) -> None:
-        """A trial took `ratio` of the current count's mean: switch to it and try the other again
-        soon, or wait longer before the next trial."""
+        """Switch to the tried count if its time ÷ the current mean is low; else wait longer."""
         current, tried = self._counts[self._current], self._counts[self._used]
         tried.waited = current.waited = 0
         if ratio < TAKEOVER_RATIO:
@@ -205,14 +199,11 @@ class ThreadTuner:
 
 
 class ThreadTuners:
-    """A tuner for passes of a single row and one for all others.
+    """One tuner for passes of a single row and one for all others; see `ThreadTuner`.
 
-    The first are bound by reading the weights, for which few threads may do, the others by
+    Single rows are bound by reading the weights, for which few threads may suffice, others by
     arithmetic: on two threads, passes of 1 and 8 rows (100 M weights, f16) took .81 and .53 of
     their time on one.
-
-    Args:
-        max_threads, learning: see `ThreadTuner`.
     """
 
     def __init__(self, max_threads: int, *, learning: bool = True) -> None:
@@ -220,9 +211,9 @@ class ThreadTuners:
         self._several = ThreadTuner(max_threads, learning=learning)
 
     def choose(self, rows: int) -> int:
-        """Threads for the next pass, of `rows` rows."""
+        """The number of threads for the next pass."""
         return (self._single if rows == 1 else self._several).choose(rows)
 
     def observe(self, rows: int, seconds: float, cpu_seconds: float) -> None:
-        """Learn from the pass chosen for, which took `seconds`, and `cpu_seconds` of the cores."""
+        """Learn from that pass's wall and CPU time."""
         (self._single if rows == 1 else self._several).observe(rows, seconds, cpu_seconds)

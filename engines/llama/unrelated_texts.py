@@ -1,10 +1,7 @@
-"""How alike an embedding model finds texts that have nothing in common.
+"""The similarity of unrelated texts, by an embedding model.
 
-The inner products of unit vectors have no scale of their own: for unrelated texts they are .03 on
-average with one model and .7 with another. Each question below is compared with all answers but
-its own.
-
-Owns the texts. Refuses to know what the scale is for (`engines.retrieval.nearness`).
+Inner products of unit vectors have no common scale: for unrelated texts they average .03 with one
+model and .7 with another. Each question below is compared with all answers but its own.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ from datastores.passages.embeddings import UnrelatedTexts
 from engines.llama.embedding import EmbeddingModel
 
 MIN_DEVIATION = 1e-3
-"""A model that finds all texts alike tells none apart; its scale stays finite."""
+"""Keeps the scale finite for a model that finds all texts equally similar."""
 QUESTIONS_AND_ANSWERS = (
     (
         "how do I bake bread without yeast?",
@@ -92,7 +89,7 @@ QUESTIONS_AND_ANSWERS = (
 
 
 def compare_unrelated(model: EmbeddingModel) -> UnrelatedTexts:
-    """Encode and compare the texts: a second or less with a small model.
+    """Compare the texts, which takes up to a second with a small model.
 
     Raises:
         ModelError: the model cannot evaluate them.

@@ -1,7 +1,4 @@
-"""A GGUF file's tokenizer as a `Vocabulary`: text to token ids and back.
-
-Owns tokenization. Refuses to know chats and their templates.
-"""
+"""A GGUF file's tokenizer as a `Vocabulary`: text to token ids and back."""
 
 from __future__ import annotations
 
@@ -29,10 +26,10 @@ def load_vocabulary(path: Path) -> LlamaVocabulary:
 
 
 class LlamaVocabulary:
-    """Implements `engines.target.Vocabulary`, and the rest of what a `ChatTemplate` needs."""
+    """Implements `engines.target.Vocabulary`, and what else a `ChatTemplate` needs."""
 
     def __init__(self, weights: Weights) -> None:
-        self._weights = weights  # frees the vocabulary with itself
+        self._weights = weights  # own the vocabulary
         self._vocabulary = weights.vocabulary
         self._size = weights.vocabulary_size
         self._pieces: dict[int, bytes] = {}
@@ -45,7 +42,7 @@ class LlamaVocabulary:
 
     @cached_property
     def fingerprint(self) -> str:
-        """32 hexadecimal digits over every token's text and attributes, in order."""
+        """32 hexadecimal digits of a hash over all tokens' texts and attributes."""
         digest = hashlib.sha256()
         for token in range(self._size):
             digest.update(native.token_text(self._vocabulary, token))
@@ -54,7 +51,7 @@ class LlamaVocabulary:
 
     @cached_property
     def stops(self) -> frozenset[int]:
-        """Every token that the file marks as the end of a generation (EOS, EOT, EOM, …)."""
+        """Tokens that the file marks as the end of generation (EOS, EOT, EOM, …)."""
         return frozenset(
             token for token in range(self._size) if native.token_is_end(self._vocabulary, token)
         )
@@ -68,23 +65,23 @@ class LlamaVocabulary:
 
     @property
     def prompt_prefix(self) -> tuple[int, ...]:
-        """What begins every prompt: BOS where the file asks for it, else nothing."""
+        """The tokens that begin every prompt: BOS if the file asks for it."""
         if not lib.llama_vocab_get_add_bos(self._vocabulary) or self.bos < 0:
             return ()
         return (self.bos,)
 
     @property
     def bos(self) -> int:
-        """The token that begins a text; -1 where there is none."""
+        """The token that begins a text; -1 if there is none."""
         return int(lib.llama_vocab_bos(self._vocabulary))
 
     @property
     def eos(self) -> int:
-        """The token that ends a text; -1 where there is none."""
+        """The token that ends a text; -1 if there is none."""
         return int(lib.llama_vocab_eos(self._vocabulary))
 
     def text(self, token: int) -> str:
-        """How a token is written in a template; empty for no token (-1)."""
+        """See `Vocabulary.text`; empty for no token (-1)."""
         if token < 0:
             return ""
         raw: bytes = native.token_text(self._vocabulary, token)
@@ -95,13 +92,14 @@ class LlamaVocabulary:
         return int(native.token_attributes(self._vocabulary, token))
 
     def encode(self, text: str, *, special: bool = False, ends: bool = False) -> list[int]:
-        """Token ids of `text`. With `special`, control tokens written out are parsed.
+        """Token ids of `text`; lone surrogates become question marks.
 
-        With `ends`, what the file asks for before and after a text (BOS, EOS, CLS, SEP) is added.
-        Lone surrogates, which UTF-8 cannot encode, become question marks.
+        Args:
+            special: parse control tokens in the text.
+            ends: add the tokens that the file asks for around a text (BOS, EOS, CLS, SEP).
 
         Raises:
-            InputError: the tokenizer refuses the text.
+            InputError: the tokenizer rejects the text.
         """
         raw = text.encode("utf-8", "replace")
         capacity = len(raw) + 8
@@ -113,11 +111,11 @@ class LlamaVocabulary:
             if count >= 0:
                 return ids[:count]
             if -count <= capacity:
-                raise InputError(f"the tokenizer refuses a text of {len(text)} characters")
+                raise InputError(f"the tokenizer rejects a text of {len(text)} characters")
             capacity = -count
 
     def piece(self, token: int) -> bytes:
-        """The bytes of a token; empty for control tokens. May be a part of a character.
+        """See `Vocabulary.piece`.
 
         Raises:
             InputError: no such token.

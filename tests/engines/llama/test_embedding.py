@@ -70,7 +70,7 @@ def test_what_embeds_nothing_is_named(
     with pytest.raises(ModelError, match=r"damaged\.gguf cannot be loaded"):
         EmbeddingModel(tmp_path / "damaged.gguf")
     monkeypatch.setattr(lib, "llama_pooling_type", lambda context: lib.LLAMA_POOLING_TYPE_RANK)
-    with pytest.raises(ModelError, match="compares texts and embeds none"):
+    with pytest.raises(ModelError, match="ranks texts instead of embedding"):
         EmbeddingModel(file)
 
 
