@@ -28,7 +28,7 @@ from app.importing.json_cleaning import CleanedJson, in_utf8, json_encoding
 from datastores.errors import InputError
 
 MAX_DROPPED_BYTES = 16 * MAX_ENTRY_BYTES
-"""Largest entry that is skipped by reading it to its end; a larger one ends the import."""
+"""Largest entry that is read to its end to skip it; a larger one ends the reading of the file."""
 
 _EXCEEDS = "exceeds"
 """An additional event: the current entry is larger than `MAX_ENTRY_BYTES`."""

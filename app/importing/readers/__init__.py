@@ -1,10 +1,10 @@
 """The formats that can be imported, one `FormatReader` each; `make_readers` is the registry.
 
-A new format is a small file here: a function that claims files by name and head, one that yields
-their documents, a `FormatReader` of both, and its line below. An export of chats as JSON needs none
-if it is a list or a tree of messages; keys that are new go into `chat_records` or `chat_messages`.
-Readers run in a process that may die (`reader_process`), so they may call parsers that hostile
-files break.
+A new format is a small file here with a function that claims files by name and head, one that
+yields their documents, and a `FormatReader` of both, plus a line below. A JSON chat export needs no
+reader of its own if it is a list or a tree of messages: add its keys to `chat_records` or
+`chat_messages`. Readers run in a process that may die (`reader_process`), so their parsers need not
+withstand hostile files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from app.importing.import_file import FormatReader
 
 def make_readers() -> tuple[FormatReader, ...]:
     """All readers; the first that claims a file reads it, and the last claims everything."""
-    # Imported here: whoever starts the process that reads needs no reader.
+    # Imported here: the parent of the reader process needs none of them.
     from app.importing.archives import UNREAD_ARCHIVE
     from app.importing.readers import chat_exports, html, mail, office, pdf, shell_history, text
 
@@ -36,7 +36,7 @@ def make_readers() -> tuple[FormatReader, ...]:
 
 
 def attachment_readers() -> tuple[FormatReader, ...]:
-    """The readers of what goes with a question: chats and histories are texts like any other."""
+    """The readers for attachments, for which chat exports and shell histories are plain texts."""
     from app.importing.archives import UNREAD_ARCHIVE
     from app.importing.readers import html, mail, office, pdf, text
 

@@ -1,8 +1,8 @@
-"""JSON: exports of chats by whichever program, and anything else as the text it is.
+"""JSON: chat exports of any program, and anything else as plain text.
 
-Owns the reading of a file, record by record (`chat_records` finds the chats in one), and the
-exports that hold no messages: Gemini's activities in a Google account, Claude's projects and
-memories, the histories of text-generation-webui.
+Reads a file record by record; `chat_records` finds the chats in each. Exports without messages are
+handled here: Gemini's activities in a Google account, Claude's projects and memories, and the
+histories of text-generation-webui.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ from datastores.library.documents import CHATS, Document, Part
 
 MAX_RECORDS_WITHOUT_CHAT = 1000
 MAX_BYTES_WITHOUT_CHAT = 64 * MIB
-"""A file that begins with so many records or bytes without a chat is no export of chats."""
+"""A file without a chat in this many records or bytes is not a chat export."""
 
 MAX_TITLE_CHARACTERS = 80
 
 _OWN = re.compile(rb'"specchat"\s*:\s*\d')
 
 _ACTIVITY = re.compile(r"(?:Prompted|Asked|Said|Branched|Answered)(?: (?:with|Gemini|Bard):)? ")
-"""What Google puts before the person's words."""
+"""Google's prefix of the person's words."""
 
 _HISTORY_START = "<|BEGIN-VISIBLE-CHAT|>"
-"""What text-generation-webui writes for the question before the model's greeting."""
+"""Placeholder of text-generation-webui for the question before the model's greeting."""
 
 
 def is_own_export(file: ImportFile) -> bool:
-    """Whether it begins like an export of specchat's."""
+    """Whether it begins like an export by specchat."""
     head = utf8_head(file)
     return (
         looks_like_json(file)
@@ -113,10 +113,10 @@ def _read_as_text(file: ImportFile, reasons: Set[str]) -> Iterator[Outcome]:
 
 
 class _ChatFile:
-    """A file that is read record by record.
+    """Reads a file record by record.
 
-    Some programs write each message as a record: those of one chat follow one another, and the
-    record before them, if it holds no chat, describes it.
+    Some programs write each message as a record: the messages of one chat are consecutive, and the
+    record before them, if it holds no chat itself, describes it.
     """
 
     def __init__(self, file: ImportFile, is_own: bool) -> None:
@@ -133,7 +133,7 @@ class _ChatFile:
         """The chats, and what is skipped.
 
         Raises:
-            InputError: no more of it can be read.
+            InputError: the rest cannot be read.
         """
         size = 0
         for record in records(self._file, is_message, is_whole):
@@ -177,7 +177,7 @@ class _ChatFile:
             yield from self._document(chat, record.number)
 
     def _activity(self, value: Mapping[str, Any], record: JsonRecord) -> Iterator[Outcome]:
-        """A question to Gemini and its answer, a web page, among a Google account's activities."""
+        """A question to Gemini and its answer, a web page, from a Google account's activities."""
         product = " ".join(map(string, (value.get("header"), *sequence(value.get("products")))))
         question, asked = _ACTIVITY.subn("", string(value.get("title")), count=1)
         pages = [string(mapping(item).get("html")) for item in sequence(value.get("safeHtmlItem"))]
@@ -238,7 +238,7 @@ def _project(record: Mapping[str, Any]) -> Iterator[Document]:
 
 
 def _memories(record: Mapping[str, Any]) -> Iterator[Document]:
-    """What Claude remembers of the person's chats and of projects."""
+    """Claude's memories of the person's chats and projects."""
     memories = mapping(record.get("project_memories"))
     texts = [("chats", string(record.get("conversations_memory")))]
     texts += [(f"project {key}", string(text)) for key, text in memories.items()]
@@ -246,14 +246,14 @@ def _memories(record: Mapping[str, Any]) -> Iterator[Document]:
 
 
 def _notes(title: str, texts: Iterable[tuple[str, str]]) -> Iterator[Document]:
-    """Names and texts of notes, those without text left out."""
+    """A document for each named note that has text."""
     for name, text in texts:
         if text.strip():
             yield Document(f"{title}: {name}", (Part(kind_of(name.lower()), text),))
 
 
 def _history(record: Mapping[str, Any]) -> FoundChat:
-    """A chat of text-generation-webui, which writes pairs of a question and an answer."""
+    """A chat of text-generation-webui, which stores pairs of question and answer."""
     pairs = sequence(record.get("internal")) if "visible" in record else ()
     chat = FoundChat(title_of(record), date_of(record))
     for pair in map(sequence, pairs):

@@ -1,9 +1,9 @@
-"""A message in an exported chat: who wrote it, and its texts, whichever program exported it.
+"""A message in an exported chat: its author and its texts, whichever program exported it.
 
-Programs agree on an object with a speaker and a content, and differ in its keys, in how a content
-is made of blocks, and in what stands beside it: attached files, documents and programs that the
-model wrote with a tool. Owns those differences. What the person did not see (reasoning, calls of
-other tools, system prompts) is left out.
+All programs export an object with a speaker and a content. They differ in its keys, in the blocks
+of the content, and in what accompanies it: attached files, and documents and programs that the
+model wrote with a tool. What the person did not see (reasoning, other tool calls, system prompts)
+is left out.
 """
 
 from __future__ import annotations
@@ -37,53 +37,50 @@ ROLES = {
     "copilot": ASSISTANT,
     "grok": ASSISTANT,
 }
-"""The role by its name in exports, in small letters."""
+"""Lowercase name in exports → role."""
 
 _FRAGMENTS = {"REQUEST": USER, "RESPONSE": ASSISTANT}
-"""The role by the type of a fragment, of which DeepSeek's messages are made."""
+"""Type of a fragment of DeepSeek's messages → role."""
 
 _UNSEEN_ROLES = frozenset({"system", "developer", "tool", "function", "ipython", "environment"})
 
 _ROLE_KEYS = ("role", "from", "sender", "author", "speaker", "type")
 _FLAGS = ("isCreatedByUser", "is_user", "isUser", "fromUser", "from_user", "is_human")
-"""Keys that say whether the person wrote it."""
+"""Keys of booleans that tell whether the person wrote it."""
 
 _TEXT_KEYS = (
     "content", "contentParts", "parts", "text", "value", "mes", "message", "steps", "contentChunks",
     "data", "fragments",
 )  # fmt: skip
 _WRAPPERS = ("message", "response", "payload", "data")
-"""Keys of an object in an array of chats whose value may be the message itself."""
+"""Keys whose value may be the message itself."""
 
 _PAIRS = (
-    ("prompt", "response"),
-    ("message", "response"),
-    ("query", "answer"),
-    ("query_str", "answer"),
-)
+    ("prompt", "response"), ("message", "response"), ("query", "answer"), ("query_str", "answer"),
+)  # fmt: skip
 """Keys of a question and its answer in one object."""
 
 _TEXT_TYPES = frozenset(
     {"", "text", "input_text", "output_text", "contentblock", "markdown", "main_text"}
     | {"audio_transcription"}
 )
-"""Types of a message's blocks that hold its text, in small letters."""
+"""Lowercase types of the blocks that hold a message's text."""
 
 _SHOWN_CONTENT = (None, "text", "multimodal_text")
-"""ChatGPT's types of a content that is part of the conversation."""
+"""ChatGPT's types of content that the person sees."""
 
 _HIDDEN = "is_visually_hidden_from_conversation"
 _CITATIONS = re.compile("\ue200[^\ue200\ue201]*\ue201|【[^【】†]*†[^【】]*】")
-"""Marks of sources, which ChatGPT shows as links: `\ue200cite…\ue201` and `【12†source】`."""
+"""Source marks that ChatGPT shows as links: `\ue200cite…\ue201` and `【12†source】`."""
 
 _THOUGHT = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
 """Reasoning at the beginning of a text, as models write it."""
 _FOLD, _FOLD_END = '<details type="reasoning"', "</details>"
-"""Around reasoning anywhere in a text, as Open WebUI folds it."""
+"""Open WebUI's fold around reasoning anywhere in a text."""
 _SPACE = re.compile(r"\s*")
 
 _CANVAS = "canmore."
-"""Begins the recipient of what ChatGPT writes into a canvas."""
+"""Prefix of the recipient where ChatGPT writes into a canvas."""
 
 _FILE_KEYS = ("attachments", "extra", "files", "canvas")
 _FILE_TEXT_KEYS = ("extracted_content", "content", "text", "file_text", "new_str", "code")
@@ -92,11 +89,11 @@ _FILE_NAME_KEYS = ("file_name", "filename", "name", "path", "title")
 
 _MARKS = frozenset((*_ROLE_KEYS, *_FLAGS, *_WRAPPERS, *(key for pair in _PAIRS for key in pair)))
 _MARKS |= {"versions", "fragments"}
-"""Keys without any of which an object is no message."""
+"""An object without any of these keys is not a message."""
 
 
 def is_message(value: object) -> bool:
-    """Whether `value` is an object that some program writes for a message, or for two."""
+    """Whether `value` is some program's object for a message, or for a question and its answer."""
     record = mapping(value)
     if _MARKS.isdisjoint(record):
         return False
@@ -110,7 +107,7 @@ def is_message(value: object) -> bool:
 
 
 def message_parts(value: object) -> Iterator[Part]:
-    """The texts of what `is_message` calls a message."""
+    """The texts of a `value` for which `is_message` is true."""
     record = mapping(value)
     for question, answer in _PAIRS:
         if _is_pair(record, (question, answer)):
@@ -138,24 +135,24 @@ def _said(role: str, message: Mapping[str, Any]) -> Iterator[Part]:
 
 
 def without_reasoning(text: str) -> str:
-    """`text` without the reasoning in it, found in one pass; what nothing closes is text."""
+    """`text` without reasoning, in linear time; an unclosed fold stays."""
     kept, at = list[str](), 0
     if thought := _THOUGHT.match(text):
-        at = _behind_space(text, thought.end())
+        at = _skip_space(text, thought.end())
     while (start := text.find(_FOLD, at)) >= 0 and (end := text.find(_FOLD_END, start)) >= 0:
         kept.append(text[at:start])
-        at = _behind_space(text, end + len(_FOLD_END))
+        at = _skip_space(text, end + len(_FOLD_END))
     return "".join((*kept, text[at:]))
 
 
-def _behind_space(text: str, at: int) -> int:
+def _skip_space(text: str, at: int) -> int:
     space = _SPACE.match(text, at)
     assert space is not None
     return space.end()
 
 
 def text_of(value: object) -> str:
-    """The text of a content: a string, an object that holds it, or the text blocks of an array."""
+    """The text of a content: a string, an object that contains it, or an array of text blocks."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -185,7 +182,7 @@ def _is_pair(record: Mapping[str, Any], keys: tuple[str, str]) -> bool:
 
 
 def _message(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The message in an element of a chat: a version of it, within a wrapper, or itself."""
+    """The message in an element of a chat: its selected version, its wrapped value, or itself."""
     versions = sequence(record.get("versions"))
     if versions:
         number = record.get("currentlySelected")
@@ -199,7 +196,7 @@ def _message(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _speaker(message: Mapping[str, Any]) -> str:
-    """Who wrote it, in small letters, as the program names them; empty if it does not say."""
+    """The author in lower case, as the program names it; empty if unknown."""
     for flag in _FLAGS:
         if isinstance(message.get(flag), bool):
             return USER if message[flag] else ASSISTANT
@@ -221,7 +218,7 @@ def _is_report(message: Mapping[str, Any]) -> bool:
 
 
 def _is_hidden(message: Mapping[str, Any]) -> bool:
-    """Whether the person did not see it: a call of a tool, reasoning, what was taken back."""
+    """Whether the person did not see it: a tool call, reasoning, or a retracted message."""
     if mapping(message.get("metadata")).get(_HIDDEN) or message.get("weight") == 0:
         return True
     if _is_canvas(message):
@@ -236,7 +233,7 @@ def _is_hidden(message: Mapping[str, Any]) -> bool:
 
 
 def _content(message: Mapping[str, Any]) -> str:
-    """The message's text; beside blocks, `text` is an older rendering that mixes in the tools."""
+    """The message's text; if there are blocks, `text` is an older rendering that includes tools."""
     blocks = sequence(message.get("content"))
     kinds = {string(mapping(block).get("type")).lower() for block in blocks if block}
     others = kinds - _TEXT_TYPES
@@ -248,7 +245,7 @@ def _content(message: Mapping[str, Any]) -> str:
 
 
 def _canvas(message: Mapping[str, Any]) -> Iterator[Part]:
-    """What was written into a canvas: a document, or what replaces a part of it."""
+    """What was written into a canvas: a document, or replacements of its parts."""
     written = mapping(message.get("content"))
     text = string(written.get("text")) or text_of(written.get("parts"))
     try:
@@ -262,7 +259,7 @@ def _canvas(message: Mapping[str, Any]) -> Iterator[Part]:
 
 
 def _artifact(call: Mapping[str, Any]) -> Iterator[Part]:
-    """What the model wrote with a tool that makes or changes a document."""
+    """What the model wrote with a tool that creates or edits a document."""
     code = bool(call.get("language")) or "code" in call or "code" in string(call.get("type"))
     for part in _file(call):
         yield Part(CODE if code else part.kind, part.text)

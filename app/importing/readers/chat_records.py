@@ -1,8 +1,7 @@
-"""The chats in a JSON value, whichever program exported it.
+"""Finds the chats in a JSON value, whichever program exported it.
 
 Nearly all programs write a chat as a list of messages, or as a tree of messages by id, somewhere in
-an object that has its title and its date. Owns finding those; a message is what `chat_messages`
-takes for one. Refuses to know files.
+an object with its title and date. `chat_messages` decides what a message is.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ _TIME_KEYS = (
     "time", "date", "send_date", "sent_at", "lastModified", "updated_at", "updatedAt",
 )  # fmt: skip
 _HEADER_KEYS = ("conversation", "conv", "chat", "metadata", "thread_metadata", "meta", "message")
-"""Keys of an object that describes the chat or the message it stands in."""
+"""Keys whose value describes the enclosing chat or message."""
 
 _CHAT_ID_KEYS = (
     "convId", "conversation_id", "conversationId", "chatId", "chat_id", "thread_id", "threadId",
     "topicId", "sessionId", "session_id",
 )  # fmt: skip
-"""Keys of a message that name its chat, where messages of many chats are in one list."""
+"""Keys of a message that identify its chat, where one list mixes messages of many chats."""
 
 _FIRST_TIME, _LAST_TIME = 946684800, 4102444800
-"""The years 2000 to 2100, in seconds: other numbers are no times of chats."""
+"""The years 2000 to 2100, in seconds; other numbers are not times of chats."""
 
 _MAX_SECONDS = 10**11
 """Times above this are in milliseconds."""
@@ -55,7 +54,7 @@ class FoundChat:
 
     Attributes:
         title: empty if it has none.
-        date: of its beginning, as `2025-08-12`; empty if unknown.
+        date: the day it began, as `2025-08-12`; empty if unknown.
         parts: the texts of its messages, in order.
     """
 
@@ -65,10 +64,10 @@ class FoundChat:
 
 
 def chats_in(value: object) -> Iterator[FoundChat]:
-    """All chats in a JSON value that have messages, which may be without text.
+    """All chats in a JSON value that have messages, even messages without text.
 
     Raises:
-        InputError: the messages of one form a loop, or it is `PRIVATE`.
+        InputError: the messages of a chat form a loop, or it is `PRIVATE`.
     """
     _fill_from_blocks(value)
     for place in _places(value):
@@ -89,9 +88,9 @@ def chats_in(value: object) -> Iterator[FoundChat]:
 
 
 def is_whole(value: Mapping[str, Any]) -> bool:
-    """Whether `value`, which holds messages, has all that is known of its chats.
+    """Whether `value`, which contains messages, is all there is of its chats.
 
-    A table of messages that name their chats has not: the titles are in another table.
+    A table of messages that refer to their chats is not: the titles are in another table.
     """
     place = next(_places(value), None)
     if place is None or isinstance(place.messages, dict) or place.title:
@@ -100,7 +99,7 @@ def is_whole(value: Mapping[str, Any]) -> bool:
 
 
 def title_of(record: Mapping[str, Any]) -> str:
-    """The title in an object, or in the one in it that describes it; empty if there is none."""
+    """The title of an object or of its description (`_HEADER_KEYS`); empty if there is none."""
     found = (string(value).strip() for value in _described(record, _TITLE_KEYS))
     return next((title for title in found if title), "")
 
@@ -118,9 +117,12 @@ def chat_id(message: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Messages in a JSON value: a list, or a tree as nodes by id, whose `current` may be empty.
+    """Messages in a JSON value, with the title and date around them.
 
-    `private`: it is a chat that specchat exported and that is private; messages are left out.
+    Attributes:
+        messages: a list, or a tree as nodes by id.
+        current: id of the selected leaf of a tree; may be empty.
+        private: a private chat exported by specchat; `messages` is empty.
     """
 
     title: str
@@ -131,9 +133,10 @@ class _Place:
 
 
 def _places(value: object, above: tuple[Mapping[str, Any], ...] = ()) -> Iterator[_Place]:
-    """What holds messages in `value`, from outside; nothing within that is looked at.
+    """The outermost places of messages in `value`.
 
-    `above`: the objects that `value` is in, from inside; they name what has no name itself.
+    Args:
+        above: the objects around `value`, innermost first; they provide missing titles and dates.
     """
     if isinstance(value, list):
         if any(map(is_message, value)):
@@ -170,7 +173,7 @@ def _place(
 
 
 def _fill_from_blocks(value: object) -> None:
-    """Give messages their texts where these are in a table of their own, as in Cherry Studio."""
+    """Copy into messages their texts from a separate table, as in Cherry Studio."""
     texts: dict[str, list[dict[str, Any]]] = {}
     messages = []
     for one in _objects(value):
@@ -200,7 +203,7 @@ def _chat(title: str, date: str, messages: Iterable[Any]) -> FoundChat:
 
 
 def _flat(messages: Iterable[Any]) -> Iterator[Any]:
-    """Messages, each before those that stand in it as its children."""
+    """Messages, each followed by those nested in it."""
     for message in messages:
         yield message
         for key in _NESTED_KEYS:
@@ -208,10 +211,10 @@ def _flat(messages: Iterable[Any]) -> Iterator[Any]:
 
 
 def _path(nodes: Mapping[str, Any], current: str) -> Sequence[Any]:
-    """The nodes from the root to `current`, or to the newest leaf if that is not there.
+    """The nodes from the root to `current`, or to the newest leaf if that does not exist.
 
-    All of them, by time, where they have no links, or the path ends at a link that leads nowhere
-    while others begin elsewhere.
+    All nodes, by time, if they have no links, or if the path ends at a dangling link while there
+    are other roots.
     """
     parents = _parents(nodes)
     inner = set(parents.values())
@@ -230,7 +233,7 @@ def _path(nodes: Mapping[str, Any], current: str) -> Sequence[Any]:
 
 
 def _parents(nodes: Mapping[str, Any]) -> dict[str, str]:
-    """The parent of each node, as it says itself or as that one says, by key."""
+    """Key of a node → key of its parent, from the links in either direction."""
     parents: dict[str, str] = {}
     for key, node in nodes.items():
         for name in _CHILDREN_KEYS:
@@ -266,7 +269,7 @@ def _described(record: Mapping[str, Any], keys: Iterable[str]) -> Iterator[Any]:
 
 
 def _seconds(value: object) -> float:
-    """A time as programs write it, in seconds since 1970; 0 for what is none."""
+    """A time as programs write it, in seconds since 1970; 0 for anything else."""
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value.strip())

@@ -1,9 +1,8 @@
 """Web pages as Markdown, which is how models write.
 
-All text of a page is kept but menus and what stands around its content. Of the extractors that
-choose a main part, the best lost a tenth of the sentences of 40 pages such as people save: other
-posts of a thread, comments, headers. Owns which files are web pages, how they are encoded, and
-which of their parts are text.
+Everything is kept except menus and what surrounds the content. Extractors that choose a main part
+lose more: on 40 pages such as people save, the best lost a tenth of the sentences (other posts of a
+thread, comments, headers).
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ _DECLARED = re.compile(
     re.IGNORECASE,
 )
 _DECLARED_WITHIN_BYTES = 2**14
-"""Browsers look at the first 1024 bytes; saved pages have scripts before it."""
+"""Browsers search the first 1024 bytes; saved pages have scripts before the declaration."""
 
 MIN_UTF8_LETTERS = 3
-"""Letters beyond ASCII that are hardly valid as UTF-8 by coincidence, in another encoding."""
+"""This many non-ASCII letters are hardly valid UTF-8 by coincidence."""
 
 _MEANT = {
     "ascii": "cp1252",
@@ -58,13 +57,8 @@ _MEANT = {
     "utf-16-le": "utf-8",
     "utf-16-be": "utf-8",
 }
-"""What browsers read where a page names an encoding, by Python's name for it (WHATWG's Encoding
-Standard); a page whose name for it can be read as ASCII is not in UTF-16."""
-
-_TEXT_ENCODING = re.compile(
-    r"(?:ascii|big5|cp\d|euc|gb|hp-roman|hz$|iso|johab|koi8|kz|mac-|ptcp|shift|tis|utf-(?:8|16|32))"
-)
-"""Python's names of encodings that pages are in; it has others, for bytes and for host names."""
+"""Declared encoding → the one that browsers use (WHATWG Encoding Standard), by Python's names. A
+declaration that can be read as ASCII is not in UTF-16."""
 
 _NEVER_TEXT = (
     "script", "style", "svg", "iframe", "object", "canvas", "select", "datalist", "title",
@@ -78,32 +72,32 @@ _MENU_NAME = re.compile(
     r"|recommended|share|sharing|social|footer|promo)(?:$|[-_\s])",
     re.IGNORECASE,
 )
-"""Classes and ids of menus; most of the text in one are links."""
+"""Classes and ids of menus, if most of the text in them is links."""
 MENU_LINK_SHARE = 0.6
 SURROUNDING_LINK_SHARE = 0.5
 MIN_SURROUNDING_CHARACTERS = 200
-"""Text beside the content that is worth keeping; less is an imprint or an advertisement."""
+"""Text around the content that is worth keeping; less is an imprint or an advertisement."""
 
 _PREFORMATTED = ("pre", "textarea", "xmp", "listing", "plaintext")
 _CODE_CELL = re.compile(r"\b(?:blob-code|js-file-line|code-line)\b")
-"""Classes of a cell that holds a line of code, in a table that is a file."""
+"""Classes of a cell with one line of code, in a table that shows a file."""
 _CODE_LINES = re.compile(r"(?:^|\s)code(?:$|\s)")
-"""A class of a cell with all lines of a code block."""
+"""Class of a cell with all lines of a code block."""
 _LINE_NUMBERS = re.compile(r"line-?no|line-?num|gutter|blob-num|\blnt?\b", re.IGNORECASE)
 _SKIP_LINK = re.compile(r"skip to (?:the )?(?:main )?(?:content|navigation|search)", re.IGNORECASE)
 _COPY = re.compile(r"copy\b", re.IGNORECASE)
-"""Begins what a button beside code says."""
+"""Label of the button next to a code block."""
 _FAR = re.compile(r"\s*(?:https?|ftp|mailto):", re.IGNORECASE)
-"""Links that lead somewhere from a saved page too."""
+"""Absolute links, which also work from a saved page."""
 _LANGUAGE = re.compile(r"\b(?:language|lang|highlight-source|brush:)[- ]\s*([a-z][\w+#-]*)")
 _BLOCKS = ("table", "ul", "ol", "dl", "blockquote", "pre", "h1", "h2", "h3", "h4", "h5", "h6")
 _TABLE_PARTS = ("thead", "tbody", "tfoot", "tr", "td", "th", "caption")
 _LINE_BREAK = re.compile(r"<br\s*>", re.IGNORECASE)
 _UNKNOWN_SECTION = re.compile(r"<!\[(?!\s*(?:CDATA\[|if\b|else\b|endif\b))", re.IGNORECASE)
-"""Begins a marked section that Python's parser refuses."""
+"""Start of a marked section that Python's parser rejects."""
 _BLANKS = re.compile(r"[ \t]{2,}")
 _PLACE = re.compile("\ue000(\\d+)\ue001")
-"""Stands for preformatted text while the rest is converted; private characters."""
+"""Placeholder of preformatted text during conversion, in private-use characters."""
 
 
 def _claims(file: ImportFile) -> bool:
@@ -124,10 +118,10 @@ HTML = FormatReader("HTML", _claims, _read, MAX_TEXT_BYTES)
 def html_text(content: bytes) -> str:
     """The page as Markdown, with its title as a heading if it has none.
 
-    Of a page that shows nothing else, its menus and what it says to browsers without scripts.
+    A page without other content yields its menus and its `noscript` text.
 
     Raises:
-        InputError: it is no text.
+        InputError: it is not text.
     """
     warnings.simplefilter("ignore")
     source = _decoded(content).replace("\ue000", "").replace("\ue001", "")
@@ -138,7 +132,7 @@ def _converted(source: str, menus: bool) -> str:
     from bs4 import BeautifulSoup
     from bs4.exceptions import ParserRejectedMarkup
 
-    # At each end tag, Beautiful Soup looks through all `<br>` before it.
+    # At each end tag, Beautiful Soup scans all unclosed `<br>` before it.
     source = _UNKNOWN_SECTION.sub("&lt;![", _LINE_BREAK.sub("<br/>", source))
     try:
         page = BeautifulSoup(source, "html.parser")
@@ -160,7 +154,7 @@ def _converted(source: str, menus: bool) -> str:
 
 
 _NOT_OF_PAGES = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape", "utf-7"})
-"""Encodings that Python knows and browsers do not; some take long."""
+"""Encodings that Python knows and browsers do not; some decode slowly."""
 
 
 def _decoded(content: bytes) -> str:
@@ -172,31 +166,31 @@ def _decoded(content: bytes) -> str:
     name = _declared_name(label)
     encoding = _MEANT.get(name, name)
     try:
-        # Labels are often left over: what is valid as UTF-8 is UTF-8, unless by coincidence.
+        # Declarations are often outdated: valid UTF-8 is UTF-8, unless by coincidence.
         text = content.decode("utf-8", "replace")
         foreign = sum(not character.isascii() for character in text)
         if "\ufffd" not in text and (encoding == "cp1252" or foreign >= MIN_UTF8_LETTERS):
             return text
         return content.decode("utf-8" if encoding == "cp1252" else encoding)
     except UnicodeDecodeError:
-        if encoding == "utf-8":  # nothing is declared, or it is not true
+        if encoding == "utf-8":  # no declaration, or a wrong one
             return decode(content)[0]
         return content.decode(encoding, "replace")
 
 
 def _declared_name(label: str) -> str:
-    """Python's name of the encoding that a page declares: UTF-8 if it cannot be that one, as a
-    declaration in letters of ASCII is none of EBCDIC or UTF-32."""
+    """Python's name of the encoding that a page declares; UTF-8 if that is impossible, such as
+    EBCDIC or UTF-32 declared in ASCII letters."""
     try:
         name = codecs.lookup(label).name
         possible = name not in _NOT_OF_PAGES and b"<meta>".decode(label) == "<meta>"
-    except (LookupError, ValueError):  # unknown, no name at all, or no encoding of text
+    except (LookupError, ValueError):  # unknown, invalid, or not a text encoding
         return "utf-8"
     return name if possible else "utf-8"
 
 
 def _remove_hidden(page: BeautifulSoup) -> None:
-    """Remove what browsers do not show as text, and targets of links within the site."""
+    """Remove what browsers do not show as text, and the targets of relative links."""
     from bs4 import BeautifulSoup
     from bs4.element import Declaration, ProcessingInstruction
 
@@ -207,7 +201,7 @@ def _remove_hidden(page: BeautifulSoup) -> None:
         if frame.get("srcdoc"):
             frame.replace_with(BeautifulSoup(str(frame["srcdoc"]), "html.parser"))
     _remove(_named(page, _NEVER_TEXT))
-    # Saved pages keep the content of a component in a template with this attribute.
+    # In saved pages, templates with this attribute hold the content of components.
     _remove(one for one in _named(page, ("template",)) if not one.get("shadowrootmode"))
     _write_formulas(page)
     for link in _named(page, ("a",)):
@@ -216,8 +210,8 @@ def _remove_hidden(page: BeautifulSoup) -> None:
 
 
 def _write_formulas(page: BeautifulSoup) -> None:
-    """Replace formulas by the TeX that they were made from, where the page has it."""
-    _remove(_all(page, lambda one: "katex-html" in _names(one)))  # the same, drawn with letters
+    """Replace formulas by their TeX source, where the page has it."""
+    _remove(_all(page, lambda one: "katex-html" in _names(one)))  # a visual duplicate
     for formula in _named(page, ("math",)):
         for source in _named(formula, ("annotation",)):
             if "tex" in str(source.get("encoding", "")):
@@ -227,7 +221,7 @@ def _write_formulas(page: BeautifulSoup) -> None:
 
 
 def _remove_menus(page: BeautifulSoup) -> None:
-    """Remove menus, line numbers, marks of links, and what stands around the content."""
+    """Remove menus, line numbers, anchor marks, and what surrounds the content."""
     _remove(_all(page, lambda one: one.name == "nav" or one.get("role") in _MENU_ROLES))
     _remove(_all(page, _is_mark))
     content = _all(page, _is_content)
@@ -244,7 +238,7 @@ def _remove_menus(page: BeautifulSoup) -> None:
 
 
 def _all(element: Tag, condition: Callable[[Tag], bool]) -> list[Tag]:
-    """The elements within for which `condition` is true; `find_all` takes twice as long."""
+    """The descendants for which `condition` is true; `find_all` takes twice as long."""
     from bs4 import Tag
 
     return [one for one in element.descendants if isinstance(one, Tag) and condition(one)]
@@ -261,8 +255,7 @@ def _remove(elements: Iterable[Tag]) -> None:
 
 
 def _is_mark(element: Tag) -> bool:
-    """Whether this is the number of a line of code, a button that copies it, or the sign of a link
-    within the page."""
+    """Whether this is a line number of code, a copy button, or the mark of an anchor."""
     if element.name == "a":
         text = element.get_text().strip()
         return text in ("¶", "#", "§") or _SKIP_LINK.match(text) is not None
@@ -277,9 +270,12 @@ def _stands_around(element: Tag) -> bool:
 
 
 def _is_surrounding(element: Tag, structured: bool) -> bool:
-    """Whether a header, a footer or an aside belongs to the site and not to what is read.
+    """Whether a header, footer or aside belongs to the site and not to the content.
 
-    Within an article it belongs to that; `structured`: most of the page is within one.
+    Within an article it is content.
+
+    Args:
+        structured: whether most of the page is within articles.
     """
     if _is_in_content(element) or _all(element, _is_content):
         return False
@@ -296,7 +292,7 @@ def _is_named_menu(element: Tag) -> bool:
 
 
 def _names(element: Tag) -> str:
-    """Its classes and its id."""
+    """The element's classes and id."""
     return " ".join(map(str, (*element.get_attribute_list("class"), element.get("id"))))
 
 
@@ -309,18 +305,18 @@ def _is_in_content(element: Tag) -> bool:
 
 
 def _length(element: Tag) -> int:
-    """Characters of its text, without repeated blanks."""
+    """Characters of the element's text, with runs of whitespace counted once."""
     return len(" ".join(element.get_text(" ").split()))
 
 
 def _link_share(element: Tag) -> float:
-    """How much of its text is in links; 1 if there is none."""
+    """Share of the element's text that is in links; 1 if it has no text."""
     length = _length(element)
     return sum(map(_length, _named(element, ("a",)))) / length if length else 1.0
 
 
 def _take_preformatted(page: BeautifulSoup) -> dict[str, str]:
-    """Replace preformatted text by places in a paragraph; returns it, fenced, by place."""
+    """Replace preformatted text by placeholders; returns placeholder → fenced text."""
     blocks: dict[str, str] = {}
     for one in _all(page, _is_preformatted):
         if one.decomposed or one.find_parent(_PREFORMATTED):
@@ -345,7 +341,7 @@ def _is_preformatted(element: Tag) -> bool:
 
 
 def _preformatted(element: Tag) -> str:
-    """The text as it is, whether its lines end with newlines, with `br`, with blocks or cells."""
+    """The text with `\\n` line ends, however the page separates lines: `br`, blocks or cells."""
     if cells := _code_cells(element):
         return "\n".join(cell.get_text().strip("\n") for cell in cells)
     _remove(_named(element, ("button",)))
@@ -363,7 +359,7 @@ def _code_cells(table: Tag) -> list[Tag]:
 
 
 def _language(element: Tag) -> str:
-    """The programming language that a class of it, or next to it, names."""
+    """The programming language named by a class of the element, its code or its parent."""
     for one in (element, element.find("code"), element.parent):
         if one is not None and (match := _LANGUAGE.search(_names(one))):
             return match[1]
@@ -371,7 +367,7 @@ def _language(element: Tag) -> str:
 
 
 def _unwrap_layouts(page: BeautifulSoup) -> None:
-    """Turn tables whose cells hold more than a line into blocks: Markdown has no such tables."""
+    """Turn tables with multi-line cells into blocks: Markdown has no such tables."""
     layouts = [table for table in _named(page, ("table",)) if _is_layout(table)]
     kept = {id(table) for table in layouts}
     parts = [part for part in _named(page, _TABLE_PARTS) if id(part.find_parent("table")) in kept]
@@ -380,8 +376,8 @@ def _unwrap_layouts(page: BeautifulSoup) -> None:
 
 
 def _join_blanks(page: BeautifulSoup) -> None:
-    """Make one blank of several, which are none of preformatted text: what converts the page takes
-    time that grows with the square of their number."""
+    """Collapse blanks outside preformatted text: the converter takes time quadratic in their
+    number."""
     for text in page.find_all(string=_BLANKS):
         text.replace_with(type(text)(_BLANKS.sub(" ", text)))
 
@@ -400,7 +396,7 @@ def _markdown(page: BeautifulSoup) -> str:
     converter = MarkdownConverter(
         heading_style="ATX",
         strip=["img"],
-        # For people and for searching: `my\\_name` would be another word than `my_name`.
+        # `my\\_name` would be another word than `my_name` for readers and search.
         escape_asterisks=False,
         escape_underscores=False,
         escape_misc=False,

@@ -1,9 +1,7 @@
-"""Mails: `.eml`, mailboxes (mbox), and web pages that a browser saved as one (`.mht`).
+"""Mails (`.eml`), mailboxes (mbox), and web pages saved as mails (`.mht`).
 
-A mail becomes its subject, who wrote it and when, and its text; of alternatives the plain one, else
-the web page as Markdown. Attachments with text follow; others are named.
-
-Owns how a mail is taken apart. Refuses to know the formats within it (`html`, `pdf`, `encodings`).
+A mail becomes its subject, the headers that people read, and its text; of alternatives the plain
+one, else HTML as Markdown. Attachments with text follow; others are named.
 """
 
 from __future__ import annotations
@@ -36,10 +34,10 @@ from datastores.library.documents import NOTES, Document, Part
 
 SHOWN_HEADERS = ("From", "To", "Cc", "Date")
 MAX_DEPTH = 20
-"""Of parts within parts; mails have about five."""
+"""Most levels of nested parts; mails have about five."""
 PLAIN, HTML_TYPE = "text/plain", "text/html"
 NO_TEXTS = ("image", "audio", "video", "font")
-"""Kinds of attachments that are named only."""
+"""Main types of attachments without text."""
 
 _HEADER = re.compile(rb"[A-Za-z][A-Za-z-]*:[ \t]")
 _MIME = re.compile(rb"^MIME-Version:[ \t]*1", re.IGNORECASE | re.MULTILINE)
@@ -48,7 +46,7 @@ _SEPARATOR = re.compile(rb"From \S.*\d{4}")
 _BOX_START = re.compile(rb"(?=%b)[^\n]*\n[A-Za-z][A-Za-z-]*:" % _SEPARATOR.pattern)
 _QUOTED_SEPARATOR = re.compile(rb"^>(>*From )", re.MULTILINE)
 _SAVED_BY = re.compile(r"<?Saved by ", re.IGNORECASE)
-"""A browser, as the sender of a page."""
+"""Sender of a page that a browser saved."""
 
 
 def _claims_mail(file: ImportFile) -> bool:
@@ -60,7 +58,7 @@ def _claims_mail(file: ImportFile) -> bool:
 
 def _read_mail(file: ImportFile) -> Iterator[Outcome]:
     content = file.read(MAX_PDF_BYTES)
-    if file.suffix == ".emlx":  # Apple's: the length of the mail in a line, the mail, a list
+    if file.suffix == ".emlx":  # Apple's: a line with the length, the mail, a property list
         length, _, rest = content.partition(b"\n")
         content = rest[: int(length)] if length.strip().isdigit() else content
     yield Document(file.name, (Part(NOTES, mail_text(content)),))
@@ -74,7 +72,7 @@ def _claims_mailbox(file: ImportFile) -> bool:
 
 
 def _read_mailbox(file: ImportFile) -> Iterator[Outcome]:
-    """Each mail is a document; one that cannot be read costs no other."""
+    """A document for each mail; an unreadable one is skipped."""
     for number, content in enumerate(_box_mails(file), start=1):
         name = f"{file.name}, mail {number}"
         if len(content) > MAX_ENTRY_BYTES:
@@ -92,7 +90,7 @@ MAILBOX = FormatReader("mailbox", _claims_mailbox, _read_mailbox)
 
 
 def _box_mails(file: ImportFile) -> Iterator[bytes]:
-    """The bytes of each mail, cut off behind one more than `MAX_ENTRY_BYTES`."""
+    """The bytes of each mail, truncated soon after `MAX_ENTRY_BYTES`."""
     lines: list[bytes] = []
     size, blank = 0, True
     with file.open() as stream:
@@ -113,13 +111,13 @@ def mail_text(content: bytes) -> str:
     """Subject, headers and texts as Markdown.
 
     Raises:
-        InputError: there is nothing in it that can be read.
+        InputError: it is damaged, or has no readable text.
     """
     try:
         return _mail_text(message_from_bytes(content), 0)
     except RecursionError as error:
         raise InputError("parts nested too deeply") from error
-    except (LookupError, TypeError, ValueError) as error:  # email's own, for odd headers
+    except (LookupError, TypeError, ValueError) as error:  # from the email package, for odd headers
         raise InputError("damaged mail") from error
 
 
@@ -135,11 +133,11 @@ def _mail_text(mail: Message, depth: int) -> str:
 
 
 def _header(mail: Message, name: str) -> str:
-    """A header on one line; as it stands if its encoding is none."""
     return _decoded(str(mail.get(name, "")))
 
 
 def _decoded(value: str) -> str:
+    """A header on one line; left encoded if its encoding is invalid."""
     with suppress(MessageError, LookupError, ValueError):
         value = str(make_header(decode_header(value)))
     return " ".join(value.encode("utf-8", "replace").decode().split())
@@ -158,7 +156,7 @@ def _texts(part: Message, depth: int) -> Iterator[str]:
         plain_first = sorted(children, key=lambda one: one.get_content_type() != PLAIN)
         texts = ("\n\n".join(_texts(child, depth + 1)) for child in plain_first)
         yield next(filter(str.strip, texts), "")
-    elif kind == "multipart/related":  # a page, and the pictures in it
+    elif kind == "multipart/related":  # a page and its pictures
         yield from _texts(_root(part, children), depth + 1) if children else ()
     elif children:
         yield from chain(*(_texts(child, depth + 1) for child in children))
@@ -167,7 +165,7 @@ def _texts(part: Message, depth: int) -> Iterator[str]:
 
 
 def _root(part: Message, children: Sequence[Message]) -> Message:
-    """The part that shows the others (RFC 2387): the one that is named, or of the type that is."""
+    """The root of a multipart/related entity by its `start` or `type` parameter (RFC 2387)."""
     start, kind = str(part.get_param("start", "")), str(part.get_param("type", HTML_TYPE)).lower()
     named = (one for one in children if start and str(one.get("Content-ID", "")).strip() == start)
     typed = (one for one in children if one.get_content_type() == kind)
@@ -184,10 +182,10 @@ def _leaf_text(part: Message) -> str:
 
 
 def _content(part: Message) -> str:
-    """The text of a part without parts.
+    """The text of a leaf.
 
     Raises:
-        InputError: it has none.
+        InputError: it has no text.
     """
     content = part.get_payload(decode=True)
     if not isinstance(content, bytes):
@@ -199,6 +197,6 @@ def _content(part: Message) -> str:
         return pdf_text(content)
     try:
         text = content.decode(str(part.get_content_charset("")))
-    except (LookupError, ValueError):  # of no charset, or a wrong one
+    except (LookupError, ValueError):  # no charset, or a wrong one
         return html_text(content) if kind == HTML_TYPE else decode(content)[0]
     return html_text(codecs.BOM_UTF8 + text.encode()) if kind == HTML_TYPE else text

@@ -1,7 +1,6 @@
-"""Documents of word processors: `.docx` and `.odt`, as Markdown.
+"""Word processor documents (`.docx` and `.odt`) as Markdown.
 
-Owns how their XML becomes text. Formats that are not read are claimed, too, so that the reason says
-what helps.
+Unsupported office formats are claimed, too, so that the reason names a way out.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ UNREAD = {
     ".azw3": "convert it to EPUB",
     ".djvu": "convert it to PDF",
 }
-"""What helps with formats that are not read, by suffix."""
+"""Suffix of an unsupported format → way out."""
 _BINARY_STARTS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"{\\rtf", b"AT&TFORM")
 _KINDLE = b"BOOKMOBI"
 
@@ -56,7 +55,7 @@ def _claims_unread(file: ImportFile) -> bool:
 
 def _refuse(file: ImportFile) -> Iterator[Outcome]:
     raise InputError(f"{file.suffix} is not read: {UNREAD[file.suffix]}")
-    yield  # a generator, as every reader is
+    yield  # readers are generators
 
 
 OTHER_OFFICE = FormatReader("other office documents", _claims_unread, _refuse)
@@ -83,7 +82,7 @@ def _xml(file: ImportFile, member: str) -> Element:
             content = body.read(MAX_TEXT_BYTES + 1)
         if len(content) > MAX_TEXT_BYTES:
             raise InputError(f"more than {mebibytes(MAX_TEXT_BYTES)} of text")
-        if b"<!DOCTYPE" in content:  # entities that expand without end
+        if b"<!DOCTYPE" in content:  # it could declare entities that expand without end
             raise InputError("damaged document")
         return ElementTree.fromstring(content)
     except (
@@ -97,7 +96,7 @@ def _xml(file: ImportFile, member: str) -> Element:
 
 
 def _word_blocks(part: Element) -> Iterator[str]:
-    """Paragraphs and rows of tables, in order."""
+    """Paragraphs and table rows, in order."""
     for one in part:
         if one.tag == f"{WORD}p":
             yield _word_paragraph(one)
@@ -154,4 +153,4 @@ _BODIES: dict[str, tuple[str, Callable[[Element], Iterator[str]]]] = {
     ".docx": ("word/document.xml", _word_blocks),
     ".odt": ("content.xml", _open_blocks),
 }
-"""By suffix the member with the text, and what reads it."""
+"""Suffix → the member with the text, and its reader."""

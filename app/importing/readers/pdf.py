@@ -1,7 +1,4 @@
-"""PDFs: the text of all pages.
-
-Owns which files are PDFs, and how text is made of their pages.
-"""
+"""PDFs: the text of all pages, in reading order."""
 
 from __future__ import annotations
 
@@ -24,10 +21,10 @@ if TYPE_CHECKING:
     from pypdfium2 import PdfTextPage
 
 _WRAPPED_LINE = re.compile(r"(?<=[a-z,;])\n(?=[a-z(])")
-"""A line end within a sentence: where the line was full, not where the author wanted one."""
+"""A line end within a sentence, which comes from wrapping."""
 
 _HYPHEN = re.compile("[\ufffe\x02](?:\r?\n)?")
-"""What marks a word that was hyphenated at the end of a line."""
+"""PDFium's marks of a word hyphenated at the end of a line."""
 _LINE_END_HYPHEN = re.compile("(?<=[a-z])[-\ufffe\x02]\n(?=[a-z])")
 
 
@@ -46,7 +43,11 @@ PDF = FormatReader("PDF", _claims, _read, MAX_PDF_BYTES)
 
 
 def pdf_text(content: bytes) -> str:
-    """The text of all pages."""
+    """The text of all pages.
+
+    Raises:
+        InputError: it is encrypted or damaged.
+    """
     import pypdfium2
 
     try:
@@ -60,7 +61,7 @@ def pdf_text(content: bytes) -> str:
 
 
 def _page_text(page: PdfTextPage) -> str:
-    """Its text in the order of the file, or of its columns."""
+    """The text of a page in the order of its columns, else of the file."""
     boxes = []
     for number in range(page.count_rects()):
         left, bottom, right, top = page.get_rect(number)

@@ -1,10 +1,8 @@
-"""The reading order of a PDF's page in columns.
+"""The reading order of a PDF page with columns, by the rectangles of its text alone.
 
-Some programs write a page line by line across its columns; read in that order, two articles become
-one of mixed lines. A gutter is a strip that hardly any text crosses, between columns whose lines
-are mostly full: cells of a table are not, so that its rows stay rows.
-
-Owns what a column is, by the rectangles of the text alone. Refuses to know PDF libraries.
+Some programs write a page line by line across its columns, which mixes the lines of two articles. A
+gutter is a strip that hardly any text crosses, between columns whose lines are mostly full. Cells
+of a table are not full, so its rows stay together.
 """
 
 from __future__ import annotations
@@ -16,25 +14,21 @@ from math import isfinite
 from statistics import median
 
 MIN_GUTTER = 8.0
-"""Width of a gutter, in points: more than a blank in justified text."""
+"""Width of a gutter in points, wider than a space in justified text."""
 MAX_CROSSING = 0.35
 """Share of the lines that may cross a gutter: titles, footers, tables."""
 MIN_LINES = 3
 MIN_WIDTH = 60.0
-"""Of a column, in lines and in points: narrower ones hold numbers and names."""
+"""Size of a column in lines and points; narrower ones hold numbers and names."""
 FULL_LINE, MIN_FULL_LINES = 0.7, 0.5
-"""Share of its column's width that a full line has, and of the lines that are full."""
+"""Share of its column's width that a full line has, and share of lines that are full."""
 MAX_BOXES, MAX_EXTENT = 5_000, 20_000.0
-"""Pieces on a page, and its width in points; one with more is a drawing."""
+"""Pieces on a page and its width in points above which it is taken for a drawing."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextBox:
-    """A piece of a line, in points from the page's lower left corner.
-
-    Attributes:
-        number: its place in the file's order.
-    """
+    """A piece of a line, in points from the lower left corner; `number` is its rank in the file."""
 
     left: float
     bottom: float
@@ -51,9 +45,9 @@ class TextBox:
 
 
 def reading_order(boxes: Sequence[TextBox]) -> list[list[TextBox]]:
-    """The lines of a page in columns, each from left to right.
+    """The lines of a page, column by column, each from left to right.
 
-    Empty if it has no columns, or is written in their order.
+    Empty if the page has no columns, or the file already has their order.
     """
     if len(boxes) > MAX_BOXES or not all(map(TextBox.is_finite, boxes)):
         return []
@@ -65,7 +59,7 @@ def reading_order(boxes: Sequence[TextBox]) -> list[list[TextBox]]:
 
 
 def _columns(boxes: Sequence[TextBox]) -> list[list[TextBox]]:
-    """The boxes of each column in turn; what crosses a gutter is a column of its own."""
+    """The boxes of each column in turn; each line that crosses a gutter is a column of its own."""
     gutter = _gutter(boxes)
     if gutter is None:
         return [list(boxes)] if boxes else []
@@ -108,7 +102,7 @@ def _gutter(boxes: Sequence[TextBox]) -> tuple[float, float] | None:
 
 
 def _runs(free: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Start and end of each run of free places."""
+    """Start and end of each run of true values."""
     start = None
     for place, is_free in enumerate([*free, False]):
         if is_free and start is None:
@@ -119,7 +113,7 @@ def _runs(free: Sequence[bool]) -> Iterator[tuple[int, int]]:
 
 
 def _is_gutter(boxes: Sequence[TextBox], start: float, end: float) -> bool:
-    """Whether there is prose on both sides, side by side."""
+    """Whether prose stands on both sides at the same height."""
     sides = [box for box in boxes if box.right <= end], [box for box in boxes if box.left >= start]
     lines = [_lines(side) for side in sides]
     if not all(len(side) >= MIN_LINES and _is_prose(side) for side in lines):
@@ -149,5 +143,5 @@ def _lines(boxes: Sequence[TextBox]) -> list[list[TextBox]]:
 
 
 def is_joined(first: TextBox, second: TextBox) -> bool:
-    """Whether nothing is between two boxes of a line, as between letters of a word."""
+    """Whether two boxes of a line touch, like letters of a word."""
     return second.left - first.right < 0.15 * median([first.height, second.height])

@@ -1,8 +1,8 @@
-"""Shell histories: the commands that were typed, one after another.
+"""Shell histories as a sequence of commands.
 
-Each shell has a format of its own: bash puts `#1700000000` before a command if it keeps times (tcsh
-`#+1700000000`); zsh writes `: 1700000000:0;`, and a backslash at the end of each line but the last;
-fish writes something like YAML.
+With timestamps, bash writes `#1700000000` on the line before a command, tcsh `#+1700000000`. zsh
+writes `: 1700000000:0;` before it, and a backslash at the end of each line but the last. fish
+writes something like YAML.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _FISH_ENTRY = re.compile(r"^- cmd: (.*)", re.MULTILINE)
 _FISH_ESCAPE = re.compile(r"\\(n|\\)")
 
 _META = 0x83
-"""zsh escapes bytes that it uses itself: this byte, then the original with bit 5 flipped."""
+"""zsh escapes bytes that it uses itself as this byte and the original with bit 5 flipped."""
 _METAFIED = re.compile(rb"(?:[^\x83-\xa2]|\x83[\x20\x80-\x82\xa3-\xbf])*")
-"""A line as zsh writes it. No character of UTF-8 stays one in it if a byte of it is escaped."""
+"""A line as zsh writes it; escaping a byte of a UTF-8 character makes it invalid."""
 
 
 def _is_bash(file: ImportFile) -> bool:
@@ -53,7 +53,7 @@ def _read_zsh(file: ImportFile) -> Iterator[Outcome]:
 
 
 def _typed(line: bytes) -> bytes:
-    """A line without zsh's escapes, unless it is plain: other programs write to histories, too."""
+    """A line without zsh's escapes; other programs write plain lines into histories, too."""
     return line if is_utf8(line) or not _METAFIED.fullmatch(line) else unmetafy(line)
 
 
@@ -64,7 +64,7 @@ def _read_fish(file: ImportFile) -> Iterator[Outcome]:
 
 
 def unmetafy(content: bytes) -> bytes:
-    """The bytes that were typed, from those that zsh writes."""
+    """Undo zsh's escaping."""
     head, *rest = content.split(bytes([_META]))
     return head + b"".join(bytes([piece[0] ^ 0x20]) + piece[1:] for piece in rest if piece)
 

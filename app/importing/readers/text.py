@@ -1,8 +1,8 @@
-"""Text of any kind: notebooks, notes and source code, and JSON that is no export of chats.
+"""Text of any kind: notebooks, notes and source code, and JSON other than chat exports.
 
-Of a Jupyter notebook, the sources of its cells without outputs; runs of cells of one kind are one
-part, so that prose and code stay apart. Anything else is a note, or source code if its name is one
-of the more than 900 patterns that Pygments knows.
+A Jupyter notebook yields the sources of its cells without outputs; consecutive cells of one kind
+are one part, so that prose and code stay apart. Anything else is source code if its name matches
+one of the more than 900 patterns that Pygments knows, else a note.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from datastores.errors import InputError
 from datastores.library.documents import CODE, NOTES, Document, Part
 
 _PROSE = frozenset({"text", "markdown", "rst", "org", "tex", "todotxt"})
-"""Pygments' aliases of formats that count as notes."""
+"""Aliases of Pygments' lexers whose formats count as notes."""
 
 
 def _claims_anything(file: ImportFile) -> bool:
@@ -40,7 +40,7 @@ def _claims_anything(file: ImportFile) -> bool:
 
 
 def read_text(file: ImportFile) -> Iterator[Outcome]:
-    """A file as one text, whatever its name."""
+    """The file as one text, whatever its name."""
     text, notice = decode(file.read(MAX_TEXT_BYTES))
     if notice:
         yield SkippedFile(file.name, notice)
@@ -49,7 +49,7 @@ def read_text(file: ImportFile) -> Iterator[Outcome]:
 
 @cache
 def kind_of(filename: str) -> str:
-    """`CODE` if `filename`, in lower case, is that of a source file, else `NOTES`."""
+    """`CODE` if `filename`, given in lower case, is that of a source file, else `NOTES`."""
     suffixes, patterns = _source_names()
     suffix = "." + filename.rpartition(".")[2]
     known = suffix in suffixes or any(fnmatchcase(filename, pattern) for pattern in patterns)
@@ -58,7 +58,7 @@ def kind_of(filename: str) -> str:
 
 @cache
 def _source_names() -> tuple[frozenset[str], tuple[str, ...]]:
-    """Suffixes, and patterns that are more than a suffix (`makefile`), in lower case."""
+    """Suffixes, and all other patterns (`makefile`), in lower case."""
     patterns = {
         pattern.lower()
         for _, aliases, names, _ in get_all_lexers(plugins=False)
@@ -75,8 +75,8 @@ TEXT = FormatReader("text", _claims_anything, read_text, MAX_TEXT_BYTES)
 
 
 def read_json_text(file: ImportFile) -> Iterator[Outcome]:
-    """JSON that people write (settings, package lists, small data), as it is but for letters that
-    are written as escapes."""
+    """JSON that people write (settings, package lists, small data), unchanged except that escaped
+    letters are decoded."""
     content = file.read(MAX_JSON_BYTES)
     require_shallow(BytesIO(content))
     text = _ESCAPES.sub(_letters, decode(content)[0])
@@ -84,11 +84,11 @@ def read_json_text(file: ImportFile) -> Iterator[Outcome]:
 
 
 _ESCAPES = re.compile(r"\\\\|(?:\\u(?!00[0-9])[0-9a-fA-F]{4})+")
-"""Escaped backslashes, and runs of letters; what is before U+00A0 is a sign or a control."""
+"""Escaped backslashes, and runs of escaped letters from U+00A0 on."""
 
 
 def _letters(match: re.Match[str]) -> str:
-    """The letters that escapes stand for; halves of surrogate pairs become U+FFFD."""
+    """The escaped letters, with U+FFFD for lone surrogates; an escaped backslash stays."""
     units = match[0].split("\\u")[1:]
     letters = b"".join(bytes.fromhex(unit) for unit in units)
     return letters.decode("utf-16-be", "replace") or match[0]
