@@ -1,4 +1,4 @@
-"""The plainest tokenizer, and what projections made with it are tested on."""
+"""A tokenizer of single characters, and projections made with it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ SENTENCE = "the walrus keeps seventeen brass telescopes"
 
 
 class Characters:
-    """A tokenizer: each character's code point and an offset."""
+    """A tokenizer: the token of a character is its code point plus an offset."""
 
     stops: frozenset[int] = frozenset()
     size = 2**21

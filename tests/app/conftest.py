@@ -1,4 +1,4 @@
-"""A data directory with nothing in it yet but its library and its history."""
+"""Fixtures: a data directory with an empty library and history."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def no_probes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def indexed_at_normal_priority(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers of the indexer are not starved by other programs."""
+    """Keep other programs from starving the indexer's workers."""
     monkeypatch.setattr("app.indexing.indexer.WORKER", "tests.app.indexing.indexer_child")
 
 
 @pytest.fixture
 def unhurried_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Closing a model waits until its thread gets the processor, not for a second only."""
+    """Let closing a model wait as long as its thread needs on a busy machine."""
     monkeypatch.setattr("app.runtime.model_thread.CLOSE_TIMEOUT_S", TIMEOUT_S)
 
 
@@ -51,7 +51,7 @@ def library(locations: Locations) -> Iterator[Library]:
 
 @pytest.fixture(scope="session")
 def empty_history(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A history without chats: creating one takes as long as a whole short test."""
+    """A history without chats, created once, since that takes as long as a short test."""
     path = tmp_path_factory.mktemp("empty") / "history.db"
     History.open(path).close()
     return path

@@ -1,4 +1,4 @@
-"""The program's own frames on a stack: how many functions a question passes on its way."""
+"""Counts the program's own frames between a question and the model."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = tuple(f"{ROOT / package}/" for package in ("app", "engines", "datastores"))
 
 MAX_FRAMES = 12
-"""From the key that sends a question to `llama_decode`, over both threads."""
+"""Maximum frames from the key that sends a question to `llama_decode`, over both threads."""
 MAX_INTERFACE_FRAMES = 4
-"""Of these, on the interface's thread."""
+"""Maximum of these on the interface's thread."""
 
 
 def own_frames() -> list[str]:
-    """The frames of the program itself that called this, outermost first."""
+    """The calling frames of the program itself, outermost first."""
     return [
         f"{Path(frame.filename).relative_to(ROOT)}: {frame.name}"
         for frame in traceback.extract_stack()

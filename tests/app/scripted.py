@@ -44,7 +44,7 @@ class ScriptedVocabulary:
 
 
 def render(messages: Sequence[Message]) -> list[int]:
-    """Every message's tokens behind one another, each after a marker of its role."""
+    """The tokens of all messages, each after a marker of its role."""
     vocabulary = ScriptedVocabulary()
     tokens: list[int] = []
     for message in messages:
@@ -54,11 +54,11 @@ def render(messages: Sequence[Message]) -> list[int]:
 
 
 class Recorder:
-    """An observer that keeps what it sees.
+    """An observer that records what it sees.
 
     Attributes:
-        contexts: of the answers begun.
-        steps: of all answers.
+        contexts: contexts of the answers begun.
+        steps: steps of all answers.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Recorder:
         self.contexts.append(context)
 
     def observe(self, step: Step) -> None:
-        """Keep the step, which the context must hold already."""
+        """Record the step, whose tokens the context must hold already."""
         assert tuple(self.contexts[-1].tokens[step.position :]) == step.tokens
         self.steps.append(step)
 
@@ -84,7 +84,7 @@ def scripted_engine(
     max_tokens: int = 60,
     sampling: Sampling | None = None,
 ) -> Engine:
-    """A ready engine; `folder` takes what it learns."""
+    """A ready engine that stores what it learns in `folder`."""
     costs, calibration, backoffs = CostModel(), AcceptanceModel(), DrafterBackoffs()
     return Engine(
         name="scripted",
@@ -105,7 +105,7 @@ def scripted_engine(
 
 
 def drafted(engine: Engine) -> int:
-    """Tokens that the engine's drafters propose after any one token: what they remember."""
+    """All tokens that the engine's drafters propose after any single token."""
     state = np.zeros(engine.target.width, np.float32)
     contexts = [Context([token], state, 0.0) for token in range(engine.target.vocabulary_size)]
     return sum(

@@ -1,4 +1,4 @@
-"""Base models, which were not trained to chat: a generated one always, Gemma 3 270M where it is."""
+"""Base models, which were not trained to chat: a generated one, and Gemma 3 270M if present."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def opened(model: Path, folder: Path) -> Engine:
 
 @pytest.fixture(scope="module")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of random weights that knows ChatML's markers, the next question, and no template."""
+    """A random model with ChatML's markers in its vocabulary, but without a template."""
     path = tmp_path_factory.mktemp("tiny") / "tiny-base.gguf"
     return write_llama(path, TinyVocabulary(MARKERS, WORDS))
 
@@ -63,7 +63,7 @@ def history(tmp_path: Path) -> Iterator[History]:
 
 
 def answers(engine: Engine, history: History) -> list[StoredMessage]:
-    """An answer to each question, in a chat of its own."""
+    """The answers to questions, each in a chat of its own."""
     assistant = Assistant(engine, history)
     given = []
     for question in QUESTIONS:
@@ -75,7 +75,7 @@ def answers(engine: Engine, history: History) -> list[StoredMessage]:
 
 
 def assert_plain(given: list[StoredMessage]) -> None:
-    """No answer shows a marker or goes on to the next question, and each of them ends."""
+    """Assert that each answer ends, without a marker or a next question."""
     for answer in given:
         assert not [mark for mark in (*MARKERS, NEXT_QUESTION) if mark in answer.content]
         assert answer.finish in (WHOLE, FINISH_REPETITION, FINISH_LENGTH)

@@ -1,4 +1,4 @@
-"""Settings of chats: taken by name, and refused where they make no sense."""
+"""Settings of chats are set by name, and invalid ones are refused."""
 
 from __future__ import annotations
 

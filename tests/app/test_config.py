@@ -1,4 +1,4 @@
-"""The settings file: read whole, or refused in one line."""
+"""The settings file is read completely, or refused in one line."""
 
 from __future__ import annotations
 

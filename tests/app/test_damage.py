@@ -1,4 +1,4 @@
-"""What was found damaged is said, with the way back, until it is settled."""
+"""Damage is reported, with the way to recover, until it is settled."""
 
 from __future__ import annotations
 

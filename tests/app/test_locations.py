@@ -1,4 +1,4 @@
-"""Where files are kept, and that nobody else can read them."""
+"""Where files are kept, and that other users cannot read them."""
 
 from __future__ import annotations
 

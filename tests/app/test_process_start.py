@@ -1,4 +1,4 @@
-"""The process of `specchat`: file modes, closed streams, signals, and folders that are gone."""
+"""The process of `specchat`: file modes, closed streams, signals, deleted folders."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _environment(data: Path) -> dict[str, str]:
 
 
 def _shell(script: str, data: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a line of shell in `folder`, in which `specchat` is the command."""
+    """Run a line of shell in `folder`, with the command `specchat` defined."""
     return subprocess.run(
         ["bash", "-c", f'specchat() {{ {sys.executable} -m app "$@"; }}; {script}'],
         cwd=folder,
@@ -153,7 +153,7 @@ def test_what_the_machine_denies_is_one_line(
 
 def test_a_loop_keeps_its_input(tmp_path: Path) -> None:
     (tmp_path / "list").write_text("one\ntwo\nthree\n")
-    # The command of the loop is the program's own check, without a model.
+    # The loop calls the function that reads the question, which needs no model.
     script = (
         f"while read f; do {sys.executable} -c 'import sys;"
         " from app.cli.question import read_question;"

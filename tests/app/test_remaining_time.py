@@ -1,4 +1,4 @@
-"""The time left is that of the work alone: pauses do not count, and another job starts over."""
+"""The remaining time excludes pauses, and starts over with another job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sanitiser: no forbidden character survives, however text is cut into pieces."""
+"""The sanitiser removes every forbidden character, however text is split."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from app.sanitise import StreamCleaner, clean, one_line
 
 _NUMBER_SIGNS = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2")
-"""Format characters that are visible signs in Arabic and Syriac."""
+"""Format characters that are visible in Arabic and Syriac."""
 
 _HOSTILE = st.text(
     st.one_of(
@@ -23,7 +23,7 @@ _HOSTILE = st.text(
 
 
 def _forbidden(character: str) -> bool:
-    """Stated anew from Unicode's own categories, not from the sanitiser's list."""
+    """Derived from Unicode's categories, independently of the sanitiser's list."""
     code = ord(character)
     if character in "\n\t" or character in _NUMBER_SIGNS:
         return False

@@ -1,6 +1,6 @@
-"""A real general model, as it comes: SmolLM2-135M in Q4_1 by its own chat template.
+"""A real general model: SmolLM2-135M in Q4_1 with its own chat template.
 
-Its 8-bit activations make logits noisy, so drafted answers may leave plain ones at near-ties.
+Its 8-bit activations make logits noisy, so drafted and plain answers may differ at near-ties.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def data(smollm2: Path, tmp_path: Path) -> Path:
 def plain_and_drafted(
     engine: Engine, chat: Workload, sampling: Sampling
 ) -> tuple[DecodeRow, DecodeRow]:
-    """The same chat without drafts, and with as many as fit."""
+    """The same chat without drafts, and with as many as possible."""
     plain = DecodeRow("none", with_drafters(engine, (), 0))
     drafted = DecodeRow("all", with_drafters(engine, ("prompt", "recycle"), 6))
     assert list(run([plain, drafted], [chat], sampling)) == [1]

@@ -1,4 +1,4 @@
-"""The report sums what is stored, by day or week, and says nothing that was not stored."""
+"""The report sums stored figures by day or week."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ EARLIER = {
     for key, value in FIGURES.items()
     if key not in (MODEL_KEY, "plain_seconds", "drafted_by_origin")
 }
-"""What was stored before speeds were compared."""
+"""Figures as stored before speeds were compared."""
 
 TODAY = date(2026, 11, 22)
 
 
 def answered(history: History, day: date, figures: object, model: str = "f" * 16) -> int:
-    """Store one answer of that day."""
+    """Store one answer on that day."""
     chat = history.create_chat("a chat").id
     question = history.add_message(chat, None, USER, "why?")
     answer = history.add_message(
@@ -167,13 +167,13 @@ def test_stores_that_exist_are_listed_with_their_bytes(
 
 
 def drafted(version: int, compared: int, matched: int) -> dict[str, object]:
-    """The figures of an answer that a version of the draft model drafted for."""
+    """The figures of an answer that was drafted by a version of the draft model."""
     counts = {"draft_model_compared": compared, "draft_model_matched": matched}
     return {**FIGURES, DRAFT_MODEL_KEY: version, **counts}
 
 
 def learn(locations: Locations, target: str, *figures: dict[str, float]) -> Versions:
-    """Versions of a draft model, by what the gate measured for each; they learned from one
+    """Versions of a draft model with the gate's figures for each; they learned from one
     answer."""
     locations.replay.mkdir()
     with closing(ReplayBuffer.open(replay_path(locations, target), target, VOCABULARY)) as buffer:
@@ -227,7 +227,7 @@ def test_what_stopped_to_learn_says_why(history: History, locations: Locations) 
         shown = " ".join(" ".join(line.plain for line in page(report, 50, STYLES)).split())
         assert ("Not learning for now" in shown) == bool(halted)
         assert ("it costs" in shown) == bool(halted)
-    # Answers of another buffer say nothing of this one's.
+    # Answers in another buffer do not count.
     head.note(Attempt(1.0, "other", 1, 0, "it costs", 3))
     assert read_report(history, locations, TODAY).halted == ()
     assert draft_model.all() == []

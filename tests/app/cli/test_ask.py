@@ -1,5 +1,5 @@
-"""`specchat ask` as a person and a script meet it: the real model, and a real process where
-terminals, pipes, signals and imports are the subject."""
+"""`specchat ask` with the real model, and in a real process to test terminals, pipes, signals and
+lazy imports."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ pytestmark = pytest.mark.usefixtures("unhurried_close")
 
 @dataclass(frozen=True)
 class Printed:
-    """What a command wrote to its two streams."""
+    """The output of a command."""
 
     stdout: bytes
     stderr: bytes
 
 
 def specchat(folder: Path, *arguments: str, given: bytes = b"", code: int = 0) -> Printed:
-    """Run a command in this process: starting one takes most of the time of a short answer."""
+    """Run a command in this process, since starting another takes longer than a short answer."""
     stdin, out, err = (TextIOWrapper(BytesIO(text), "utf-8") for text in (given, b"", b""))
     with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(err):
         patched.setattr(sys, "stdin", stdin)
@@ -316,7 +316,7 @@ class Unhurried(ask.StreamCleaner):
 printed, ask.StreamCleaner = [], Unhurried
 main()
 """
-"""The command; after the first fragment of an answer, the next one waits for a signal."""
+"""Runs the command, and waits for a signal after the first fragment of an answer."""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -1,4 +1,4 @@
-"""`specchat ask` prints the answer without the reasoning, which `--json` has apart."""
+"""`specchat ask` prints the answer without the reasoning, which `--json` reports separately."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHANNELS = (
 
 
 class AtOnce:
-    """A model's thread that is this one."""
+    """A model thread that runs everything on the calling thread."""
 
     def ask(
         self, begin: Callable[[object], Generator[Event]], take: Callable[[Event], None]
@@ -36,7 +36,7 @@ class AtOnce:
 
 
 def printed(text: str) -> tuple[str, PrintedAnswer]:
-    """What is printed of an answer that comes a word at a time."""
+    """The output for an answer that arrives word by word."""
     script, out = Script(passes_of(text, [0], 1)), list[str]()
     thread = cast(ModelThread, AtOnce())
     answer = converse(thread, lambda: events_of(script, Flag()), out.append)

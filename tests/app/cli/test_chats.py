@@ -1,4 +1,4 @@
-"""The history from the command line: listed, searched, exported, put back, deleted."""
+"""The commands that list, search, export, restore and delete chats."""
 
 from __future__ import annotations
 

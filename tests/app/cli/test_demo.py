@@ -1,4 +1,4 @@
-"""`specchat demo` without a terminal: the answers are measured, and nothing is left behind."""
+"""`specchat demo` without a terminal measures its answers and leaves no files."""
 
 from __future__ import annotations
 

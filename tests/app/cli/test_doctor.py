@@ -1,4 +1,4 @@
-"""What doctor says: every part is looked at, and a part that fails does not silence the others."""
+"""`specchat doctor` checks every part, also if one of them fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.app.scripted import scripted_engine
 
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """What doctor finds instead of loading a model."""
+    """A scripted engine in place of a loaded model."""
     scripted = scripted_engine(tmp_path)
     monkeypatch.setattr(app.cli.doctor, "load", lambda *_: scripted)
     monkeypatch.setattr(app.cli.doctor, "unused_gpu", lambda: "")

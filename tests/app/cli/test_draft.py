@@ -1,4 +1,4 @@
-"""`specchat draft`: what was learned is listed, stepped back from and deleted."""
+"""`specchat draft` lists, rolls back and deletes versions."""
 
 from __future__ import annotations
 

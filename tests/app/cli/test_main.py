@@ -1,4 +1,4 @@
-"""The command's edge: options in both places, exit codes, one line an error, and light imports."""
+"""The `specchat` command: options in both places, exit codes, one-line errors, lazy imports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEAVY = ("textual", "torch", "transformers", "faiss", "llama_cpp")
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
-    """The options a command was called with."""
+    """The options that a command was called with."""
     options: list[Options] = []
 
     @click.command()

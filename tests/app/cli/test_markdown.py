@@ -1,4 +1,4 @@
-"""Markdown on a terminal: every line is printed once, however the text arrives."""
+"""Markdown on a terminal: every line is printed exactly once, however the text is split."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ The end"""
 
 
 def shown(output: str) -> list[str]:
-    """What a terminal shows of `output`: line feeds, returns, cursor up and line erasure."""
+    """The screen after `output`; interprets line feeds, returns, cursor up and line erasure."""
     lines, row, column = [""], 0, 0
     for part in re.findall(r"\x1b\[[?0-9;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", output):
         if part == "\n":
@@ -58,7 +58,7 @@ def shown(output: str) -> list[str]:
 
 
 def printed(monkeypatch: pytest.MonkeyPatch, text: str, size: int) -> list[str]:
-    """The terminal after `text` came in fragments of `size`, redrawn at each."""
+    """The terminal after `text` was written in fragments of `size`, each of which was drawn."""
     monkeypatch.setattr(markdown, "REDRAW_INTERVAL_S", 0.0)
     monkeypatch.setattr(markdown, "REDRAW_SHARE", 1e9)
     file = StringIO()
@@ -76,7 +76,7 @@ def test_every_line_is_printed_once(monkeypatch: pytest.MonkeyPatch, size: int) 
     text = "\n".join(lines)
     for once in ("Archives", "tar tvf archive.tar", "one", "more of two", "three", "quoted", "end"):
         assert text.count(once) == 1, once
-    assert "tar tvf archive.tar" in lines  # copied without margins
+    assert "tar tvf archive.tar" in lines  # code is copied without margins
     assert "<b>List</b>" in text
     assert "http://x.y/z" in text
     assert "```" not in text

@@ -1,4 +1,4 @@
-"""`specchat stats`: the same report as the interface's screen, for people and programs."""
+"""`specchat stats` prints the report of the statistics screen as text and as JSON."""
 
 from __future__ import annotations
 

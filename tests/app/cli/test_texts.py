@@ -1,4 +1,4 @@
-"""`import`, `imports` and `forget`: what a person sees, and what is left on disk."""
+"""`import`, `imports`, `find` and `forget`: their output, and what remains on disk."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def specchat(data: Path) -> Specchat:
-    """The command, on a data directory of its own."""
+    """Runs the command on a data directory of its own."""
     return lambda *arguments: run([*map(str, arguments), "--data-dir", str(data)])
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two notes, and what cannot be used."""
+    """Two notes, and files that cannot be imported."""
     path = tmp_path / "notes"
     path.mkdir()
     (path / "a.md").write_text(f"# Animals\n\n{SENTENCE}\n")
@@ -200,7 +200,7 @@ def test_forget_leaves_no_byte_in_any_file(
 
 def test_import_forget_import_is_import(specchat: Specchat, folder: Path, data: Path) -> None:
     def rows() -> dict[str, object]:
-        # How a word index is divided into segments depends on the order of writes.
+        # The segments of a word index depend on the order of writes.
         return {
             file.name: {
                 table: content

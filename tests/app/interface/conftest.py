@@ -1,4 +1,4 @@
-"""An application over a scripted assistant, and waiting for what happens on other threads."""
+"""An application over a scripted assistant, and helpers that wait for other threads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.app.models.conftest import home, hub, others
 from tests.waiting import TIMEOUT_S
 
 __all__ = ["home", "hub", "others"]
-"""Fixtures: `home` for every test, since what models are on this machine must not be seen."""
+"""Fixtures of every test; `home` hides the models on this machine."""
 
 ANSWER = """You can **copy a directory** with everything in it:
 
@@ -61,18 +61,19 @@ SIZES = [(80, 24), (160, 50)]
 
 @dataclass
 class Stage:
-    """An application about to run, and what stands behind it.
+    """An application about to run, and the scripted parts behind it.
 
     Attributes:
         fails: raised instead of loading the model.
-        gate: called before the model is loaded.
+        gate: called before a model is loaded.
         refused: raised instead of loading the model at that path.
-        opened: the paths of all models that were to be loaded; None for the first one.
-        closed: the names of those that were closed again.
-        engine: whose vocabulary and context the models have; None for none.
+        opened: paths of all models requested so far; None for the first one.
+        closed: names of the models that were closed.
+        engine: engine of the models, if any.
         first: whether this is the first launch.
-        hint: what is to be known of the first model. asks: what its empty prompt says.
-        keys: other keys, by name.
+        hint: hint about the first model.
+        asks: placeholder of the empty prompt.
+        keys: remapped keys, by name.
     """
 
     history: History
@@ -124,7 +125,7 @@ class Stage:
 
 @pytest.fixture(autouse=True, scope="session")
 def styles_parsed_once() -> Iterator[None]:
-    """Every application parses the same style sheets, some twice: a quarter of its start."""
+    """Parse the style sheets once: that is a quarter of the start of an application."""
     parse, parsed = Stylesheet._parse_rules, dict[object, list[RuleSet]]()
 
     def parse_once(self: Stylesheet, css: str, **place: Any) -> list[RuleSet]:
@@ -139,22 +140,22 @@ def styles_parsed_once() -> Iterator[None]:
 
 
 async def settle() -> None:
-    """Return once all messages are dealt with.
+    """Return once all messages are handled.
 
-    Not before what runs on other threads, in processes or by timers: that needs `until`.
+    Other threads, processes and timers need `until`.
     """
     loop: Any = asyncio.get_running_loop()
     await asyncio.sleep(0)
     while loop._ready:
-        await asyncio.sleep(0)  # continues behind all that is ready to run by now
+        await asyncio.sleep(0)  # continues after everything that is ready to run now
 
 
 @pytest.fixture(autouse=True, scope="session")
 def pilots_settle() -> Iterator[None]:
-    """A pilot goes on only when the application has settled.
+    """Make pilots continue only when the application has settled.
 
-    Textual's own goes on when the process has used little processor time for 20 ms: on a busy
-    machine also because it got none, with messages still on their way.
+    Textual's own continue when the process has used little processor time for 20 ms, which on a
+    busy machine also happens with messages still pending.
     """
     wait_for_screen = Pilot._wait_for_screen
 
@@ -176,7 +177,7 @@ def pilots_settle() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def notices_stay() -> Iterator[None]:
-    """Notifications do not expire: a slow test would miss those that are shown for two seconds."""
+    """Keep notifications from expiring, since a slow test would miss short ones."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Notification, "has_expired", False)
         yield
@@ -184,7 +185,7 @@ def notices_stay() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_clipboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests leave the clipboard of whoever runs them alone."""
+    """Keep tests away from the real clipboard."""
     monkeypatch.setenv("SSH_TTY", "/dev/none")
     monkeypatch.delenv("TMUX", raising=False)
 
@@ -207,7 +208,7 @@ def stage(history: History, unhurried_close: None) -> Iterator[Callable[..., Sta
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ScriptedImport]:
-    """Puts a scripted import in the place of real ones."""
+    """Replaces imports by a scripted one."""
 
     def make(
         *batches: list[ImportEvent], fails: SpecchatError | None = None, holds: bool = False
@@ -237,32 +238,32 @@ async def ask(pilot: Pilot[None], stage: Stage, text: str) -> None:
 
 
 async def type_in(pilot: Pilot[None], stage: Stage, text: str) -> None:
-    """Put `text` into the prompt as a paste does."""
+    """Paste `text` into the prompt."""
     stage.conversation.prompt.insert(text)
     await pilot.pause()
 
 
 async def burst(pilot: Pilot[None], *keys: str) -> None:
-    """Press keys as a terminal hands them over that was busy: the next before one is dealt with."""
+    """Press keys without waiting until each is handled, as a busy terminal does."""
     for key in keys:
         pilot.app.post_message(Key(key, key if len(key) == 1 else None))
     await pilot.pause()
 
 
 def shown(stage: Stage) -> str:
-    """The text of the transcript as far as it is laid out."""
+    """The text of the laid-out part of the transcript."""
     transcript = stage.conversation.transcript
     return "\n".join(row.text for row in transcript.rows)
 
 
 async def ready(pilot: Pilot[None], stage: Stage) -> None:
-    """Wait until there is a screen: pictures are prepared as soon as the application begins."""
+    """Wait until there is a screen, since snapshots begin with the application."""
     await until(pilot, lambda: stage.conversation.query(Prompt))
     await until(pilot, lambda: stage.conversation.topbar.model)
 
 
 def loaded(stage: Stage) -> Act:
-    """Wait until there is a screen, in front of the picture."""
+    """Wait until there is a screen, before a snapshot."""
 
     async def act(pilot: Pilot[None]) -> None:
         await ready(pilot, stage)
@@ -271,11 +272,11 @@ def loaded(stage: Stage) -> Act:
 
 
 def suggested(stage: Stage) -> list[str]:
-    """What is suggested for the word at the cursor; nothing while the list is behind it."""
+    """Suggestions for the word at the cursor; none while the list is outdated."""
     prompt = stage.conversation.prompt
     return [one.text for one in prompt.suggestions._all] if prompt.completion.is_open else []
 
 
 def notices(stage: Stage) -> list[str]:
-    """What the person was told beside the transcript, oldest first."""
+    """Notifications, oldest first."""
     return [notification.message for notification in stage.app._notifications]

@@ -1,7 +1,7 @@
-"""A scripted assistant: real events and real steps, with no model behind them.
+"""A scripted assistant: real events and real steps without a model.
 
-It answers from a script of passes whose words each have an origin, so that every figure on the
-screen is known in advance; and it stores what it says, as the real one does.
+It answers from a script of passes with the origin of each word, so that every figure on the screen
+is known in advance, and stores its answers as the real one does.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from engines.draft_tree import DraftTree, credited, root_only
 from engines.step import Step, Timings
 
 BUDGET_STATUS = BudgetStatus(0.05, True)
-"""Plain decoding writes 20 tokens per second."""
+"""Plain decoding at 20 tokens per second."""
 
 Said = tuple[str, int]
-"""The text of a token, and the origins that drafted it (0: nobody)."""
+"""The text of a token, and the origins that drafted it (0 for none)."""
 
 
 @dataclass
@@ -54,16 +54,16 @@ class Script:
     """An answer, pass by pass.
 
     Attributes:
-        passes: the tokens of each pass; the first one comes out of the prefill.
-        step_s: seconds that each pass reports.
-        rejected: draft tokens verified in vain in each pass.
+        passes: tokens of each pass; the first one is sampled after the prefill.
+        step_s: reported seconds of each pass.
+        rejected: rejected draft tokens in each pass.
         fails: raised at the end instead of finishing.
-        holds: whether to go on for ever after the last pass, until stopped.
+        holds: whether the answer continues after the last pass until it is stopped.
         gate: called after the last pass.
-        passages: of imported texts, given to the answer; None if none were searched.
-        states: of imported texts that it is worded from; None for the model's own words.
-        remark: what to know of it; empty for nothing.
-        possible: by origin, the share of its tokens that drafts would have supplied.
+        passages: retrieved passages; None if nothing was searched.
+        states: datastore entries that KNN-LM used; None without KNN-LM.
+        remark: a remark on the answer, or empty.
+        possible: by origin, the share of tokens that drafts could have supplied.
     """
 
     passes: Sequence[Sequence[Said]]
@@ -87,7 +87,7 @@ class Script:
 
 @dataclass
 class ScriptedAssistant:
-    """Answers `scripts` in turn, the last one again and again."""
+    """Answers with `scripts` in turn, and then repeats the last one."""
 
     history: History
     scripts: list[Script]
@@ -189,7 +189,7 @@ def events_of(script: Script, stop: Flag) -> Generator[Event]:
 
 
 def wrote(position: int, said: Sequence[Said], script: Script) -> Wrote:
-    """One pass that says `said`; its last token is the target's own."""
+    """One pass that writes `said`; its last token is the target's own."""
     origins = [bits for _, bits in said]
     tree = _tree(origins[:-1], script.rejected)
     step = Step(
@@ -213,7 +213,7 @@ def wrote(position: int, said: Sequence[Said], script: Script) -> Wrote:
 
 
 def passes_of(text: str, pattern: Sequence[int], per_pass: int) -> list[list[Said]]:
-    """`text` word by word, `per_pass` words in each pass, drafted by the origins of `pattern`."""
+    """`text` in passes of `per_pass` words, drafted by the origins in `pattern`."""
     words = [word if not index else f" {word}" for index, word in enumerate(text.split(" "))]
     passes: list[list[Said]] = [[(words[0], 0)]]
     for start in range(1, len(words), per_pass):

@@ -1,4 +1,4 @@
-"""How the interface begins."""
+"""The start-up of the interface."""
 
 from __future__ import annotations
 

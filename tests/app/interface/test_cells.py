@@ -1,4 +1,4 @@
-"""Texts fit the cells that they are given, whatever they are made of."""
+"""Texts are cut to the given number of cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demonstration in the interface: in order, ended by the person, with a conclusion."""
+"""The demonstration in the interface: its order, its conclusion, and how the user ends it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def of(made: Stage) -> Demo:
 
 
 def caption(made: Stage) -> str:
-    """What the demonstration says it does."""
+    """The caption of the demonstration."""
     return str(made.app.chat_screen.query_one(DemoCaption).render())
 
 
@@ -65,7 +65,7 @@ async def test_it_asks_imports_asks_again_and_says_what_was_measured(
 
 
 async def test_stopping_an_answer_ends_it(stage: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "POLL_S", 0.3)  # the answer has ended before the first look
+    monkeypatch.setattr(demo, "POLL_S", 0.3)  # the answer ends before the first poll
     made = stage(Script(passes_of("some words", [0], 2), holds=True))
     async with made.app.run_test() as pilot:
         await ready(pilot, made)

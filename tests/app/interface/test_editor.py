@@ -1,4 +1,4 @@
-"""Files open in the person's editor, at the passage, and a path is never anything but a path."""
+"""Files open in the user's editor at the passage, and paths are never interpreted."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_what_is_no_text_or_gone_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Sets an editor that runs a line of shell with the file as `$2`; returns where it noted it."""
+    """Sets an editor that runs a line of shell with the file as `$2`, and returns its log."""
     monkeypatch.delenv("VISUAL", raising=False)
 
     def make(line: str) -> Path:
@@ -88,17 +88,17 @@ def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
 
 
 class Suspendable:
-    """An application that leaves the terminal at once.
+    """An application that suspends at once.
 
     Attributes:
-        resumed: whether it came back, which Textual does not after an error.
+        resumed: whether it resumed, which Textual does not after an error.
     """
 
     resumed = False
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
-        """The terminal is the test's anyway."""
+        """Leave the terminal as it is."""
         yield
         self.resumed = True
 

@@ -1,4 +1,4 @@
-"""Text that attacks terminals: it neither crashes the interface nor reaches the terminal raw."""
+"""Hostile text neither crashes the interface nor reaches the terminal raw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning in the interface: it is shown, paused by a key, and switched off by one."""
+"""Learning in the interface is shown, paused by a key press, and turned off by a key."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Make = Callable[..., Stage]
 
 
 class WatchedLearner(Learner):
-    """One that is never started.
+    """A learner that is never started.
 
     Attributes:
-        touches: how often somebody was there.
+        touches: number of reported user activities.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -38,7 +38,7 @@ class WatchedLearner(Learner):
 async def with_learner(
     pilot: Pilot[None], made: Stage, folder: Path
 ) -> tuple[WatchedLearner, Engine]:
-    """Put a learner and an engine behind the screen."""
+    """Give the screen a learner and an engine."""
     await ready(pilot, made)
     thread = made.conversation.model_thread
     await until(pilot, lambda: thread.model)

@@ -1,4 +1,4 @@
-"""What a notification covered is drawn again when it goes."""
+"""The area under a notification is redrawn when it disappears."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the screens look like, at the three sizes that matter. Look at each before renewing it."""
+"""Snapshots of the screens in three sizes. Look at each one before updating it."""
 
 from __future__ import annotations
 
@@ -64,19 +64,19 @@ EVERY = [PROMPT, CHATS, CHATS, NOTES, CODE, DENSE, DRAFT_MODEL, RECYCLE]
 
 @pytest.fixture(autouse=True)
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time stands still: it is shown on the screen, and the palette's cursor blinks."""
+    """Freeze the time, which is on the screen and makes the palette's cursor blink."""
     monkeypatch.setattr(Input, "_toggle_cursor", lambda _: None)
     monkeypatch.setattr(chat_list, "age", lambda then, now: "09:41")
     monkeypatch.setattr(event_stream, "monotonic", lambda: 1000.0)
 
 
 def before(made: Stage, *keys: str, question: str = QUESTION) -> Act:
-    """Ask, then press keys, in front of the picture."""
+    """Ask, then press keys, before a snapshot."""
 
     async def act(pilot: Pilot[None]) -> None:
         await ready(pilot, made)
         await ask(pilot, made, question)
-        # The list follows the answer's end by a message, which a busy machine keeps waiting.
+        # The list is updated by a message, which a busy machine delays.
         await until(pilot, lambda: made.conversation.topbar.chat == question[:60])
         await pilot.press(*keys)
         await pilot.pause()

@@ -1,4 +1,4 @@
-"""The terminal's title follows the chat, and long answers are announced to whoever looks away."""
+"""The terminal's title follows the chat, and the end of long answers is announced."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_the_terminal_is_told(
 
 @pytest.fixture
 def continued() -> Iterator[list[int]]:
-    """Signals that a handler of SIGCONT, as Textual's, has got."""
+    """Signals that a handler of SIGCONT, like Textual's, has received."""
     received: list[int] = []
     before = signal.signal(signal.SIGCONT, lambda number, _: received.append(number))
     yield received

@@ -1,4 +1,4 @@
-"""The theme a person chooses is kept."""
+"""The chosen theme is kept and applied everywhere."""
 
 from __future__ import annotations
 

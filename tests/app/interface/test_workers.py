@@ -1,4 +1,4 @@
-"""Coroutines beside the interface: run with their arguments, and none is left unawaited."""
+"""Workers run coroutines with their arguments, and leave none unawaited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line of keys: true at every moment, clickable, and never wider than the screen."""
+"""The line of keys: it applies to the situation, is clickable, and fits the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command can be run, found in the palette, and is explained on the help screen."""
+"""Every command can be run, found in the palette, and is on the help screen."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_no_default_key_is_one_that_terminals_send_for_another() -> None:
 
 
 def working(stage: Stage) -> list[Worker[Any]]:
-    """What still runs, the endless look at watched folders excepted."""
+    """Running workers, except the endless check of watched folders."""
     endless = stage.app.chat_screen.watch_task._worker
     return [worker for worker in stage.app.workers if worker.is_running and worker is not endless]
 

@@ -1,4 +1,4 @@
-"""The settings of a chat: by keyboard alone, nothing lost, presets by name."""
+"""The settings of a chat, operated by keyboard alone, and presets."""
 
 from __future__ import annotations
 

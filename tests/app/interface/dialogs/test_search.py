@@ -1,4 +1,4 @@
-"""Chats are found by words as one types, and opened where the words stand."""
+"""Chats are found by words as they are typed, and opened at the match."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def find(pilot: Pilot[None], made: Stage, typed: str) -> OptionList:
     await pilot.press("ctrl+f", *typed)
     found = made.app.screen
     assert isinstance(found, ChatSearch)
-    # Each letter begins a search: what the first ones find is shown in between.
+    # Each letter begins a search, whose hits are shown in between.
     await until(pilot, lambda: found.found_for == typed)
     listed = found.query_one(OptionList)
     assert listed.option_count

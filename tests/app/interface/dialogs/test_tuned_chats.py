@@ -1,4 +1,4 @@
-"""A chat that has settings of its own is known by a mark, and says which they are."""
+"""A chat with its own settings has a mark, and shows which they are."""
 
 from __future__ import annotations
 

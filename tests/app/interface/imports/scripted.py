@@ -1,4 +1,4 @@
-"""Scripted imports in place of real ones."""
+"""A scripted import in place of real ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts are imported from the interface, and nothing else waits for the import."""
+"""Texts are imported from the interface without blocking it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports are listed, and a deleted import is in no file afterwards."""
+"""Imports are listed, and a deleted import leaves no trace in any file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watched folders are followed while nobody asks: new words are found, old and deleted ones not."""
+"""Watched folders: new words are found, and changed and deleted ones no longer."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def watched(made: Stage, folder: Path) -> None:
 
 
 def found(made: Stage, words: str) -> list[str]:
-    """The files in which words are found, once the passages are up to date."""
+    """The files in which words are found after an update of the passages."""
     with (
         closing(Library.open(made.locations.library)) as library,
         closing(open_passages(made.locations)) as passages,

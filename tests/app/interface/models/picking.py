@@ -1,4 +1,4 @@
-"""Operates the model picker as a person does."""
+"""Operates the model picker as a user does."""
 
 from __future__ import annotations
 

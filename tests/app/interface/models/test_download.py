@@ -1,4 +1,4 @@
-"""Downloads from the picker: stopped, resumed, failed, and ended by quitting."""
+"""Downloads from the picker are stopped, resumed, fail, and end when the program quits."""
 
 from __future__ import annotations
 

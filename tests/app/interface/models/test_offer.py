@@ -1,4 +1,4 @@
-"""The first launch says what the embedded model is, and which others there are. Once."""
+"""The first launch explains the embedded model and names others, once."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ LISTED = (
 
 @pytest.fixture
 def shelf(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Sets which models are found, on a machine of eight cores."""
+    """Sets the models that are found, on a machine with eight cores."""
     monkeypatch.setattr(speed, "default_threads", lambda: 8)
 
     def found(*listed: ListedModel) -> None:
@@ -90,7 +90,7 @@ def shelf(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def note(made: Stage) -> str:
-    """What is said below the list."""
+    """The note below the list."""
     return str(picker(made).query_one(Static).content)
 
 

@@ -1,4 +1,4 @@
-"""Switching the model keeps the chats and what is typed."""
+"""Switching the model keeps the chats and the typed text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def notices(made: Stage) -> list[str]:
 
 
 async def choose(pilot: Pilot[None], made: Stage, typed: str) -> None:
-    """Open the picker, and the first model that matches `typed`."""
+    """Open the picker, and choose the first model that matches `typed`."""
     await open_picker(pilot, made)
     await type_name(pilot, made, typed)
     await pilot.press("enter")
