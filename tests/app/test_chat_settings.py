@@ -25,7 +25,7 @@ def test_every_setting_has_a_range_that_holds_its_default() -> None:
     assert with_overrides(Sampling(), {}) == Sampling()
 
 
-def test_chosen_settings_stand_in_place_of_the_base_s() -> None:
+def test_chosen_settings_override_the_base() -> None:
     base = Sampling(top_k=7)
     assert with_overrides(base, {"temperature": 1, "seed": 3}) == Sampling(1.0, top_k=7, seed=3)
     assert type(with_overrides(base, {"temperature": 1}).temperature) is float
@@ -48,7 +48,7 @@ def test_chosen_settings_stand_in_place_of_the_base_s() -> None:
         ({"top_k": None}, "top_k"),
     ],
 )
-def test_what_makes_no_sense_is_named(chosen: dict[str, object], complaint: str) -> None:
+def test_invalid_settings_are_named(chosen: dict[str, object], complaint: str) -> None:
     with pytest.raises(InputError, match=f"chat 3: .*{complaint}"):
         with_overrides(Sampling(), chosen, "chat 3")
 
@@ -59,6 +59,6 @@ def test_stop_sequences_are_shown_as_they_can_be_typed(sequences: list[str]) -> 
 
 
 @pytest.mark.parametrize("typed", ['"open', '"" x', 'a"b', "x" * 201])
-def test_what_is_no_stop_sequence_is_refused(typed: str) -> None:
+def test_invalid_stop_sequences_are_refused(typed: str) -> None:
     with pytest.raises(InputError):
         parse_sequences(typed)

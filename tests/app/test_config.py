@@ -22,7 +22,7 @@ def _loaded(directory: Path, text: str) -> Config:
     return load_config(path)
 
 
-def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
+def test_without_a_file_the_defaults_apply(tmp_path: Path) -> None:
     assert load_config(tmp_path / "config.toml") == Config()
 
 
@@ -52,7 +52,7 @@ def test_what_is_set_replaces_the_default(tmp_path: Path) -> None:
         ("max_tokens =", "not valid TOML: .*; fix or remove it"),
     ],
 )
-def test_what_is_not_understood_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
+def test_invalid_settings_are_refused(tmp_path: Path, text: str, complaint: str) -> None:
     with pytest.raises(InputError, match=complaint) as caught:
         _loaded(tmp_path, text)
     assert str(tmp_path / "config.toml") in str(caught.value)

@@ -23,7 +23,7 @@ from datastores.library.library import Library
 DAMAGED = b"no database" * 1000
 
 
-def test_nothing_damaged_is_nothing_to_say(locations: Locations) -> None:
+def test_sound_files_are_not_reported(locations: Locations) -> None:
     assert found_damage(locations) == []
 
 
@@ -53,7 +53,7 @@ def test_an_emptied_history_is_damaged_and_a_new_one_is_never_empty(locations: L
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_is_damaged_in_a_history_is_said_and_the_rest_is_there(
+def test_any_damage_to_a_history_is_reported_and_the_rest_is_readable(
     locations: Locations, seed: int
 ) -> None:
     with closing(History.open(locations.history)) as history:
@@ -75,7 +75,7 @@ def test_whatever_is_damaged_in_a_history_is_said_and_the_rest_is_there(
                 restore(one.path, history)
 
 
-def test_a_cache_that_is_made_again_is_said_once(locations: Locations) -> None:
+def test_a_rebuilt_cache_is_reported_once(locations: Locations) -> None:
     open_passages(locations).close()
     locations.passages.write_bytes(DAMAGED)
     open_passages(locations).close()
@@ -85,7 +85,7 @@ def test_a_cache_that_is_made_again_is_said_once(locations: Locations) -> None:
     assert found_damage(locations) == []
 
 
-def test_a_command_says_it_once_and_every_command_says_it(
+def test_every_command_reports_damage_once(
     locations: Locations, capsys: pytest.CaptureFixture[str]
 ) -> None:
     locations.library.write_bytes(DAMAGED)

@@ -14,7 +14,7 @@ from app.locations import DATA_DIR_VARIABLE, locate, make_folder
 from datastores.errors import StoreError
 
 
-def test_the_platform_decides_without_a_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_platform_s_directories_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(DATA_DIR_VARIABLE, raising=False)
     places = locate()
     assert places.data == platformdirs.user_data_path("specchat", appauthor=False)

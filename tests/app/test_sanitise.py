@@ -41,13 +41,13 @@ def test_no_forbidden_character_survives(text: str) -> None:
     assert not [hex(ord(character)) for character in clean(text) if _forbidden(character)]
 
 
-def test_no_forbidden_character_survives_of_all_there_are() -> None:
+def test_no_forbidden_character_of_unicode_survives() -> None:
     every = "".join(map(chr, range(0x110000)))
     assert not [hex(ord(character)) for character in clean(every) if _forbidden(character)]
 
 
 @given(_HOSTILE)
-def test_what_is_clean_stays_as_it_is(text: str) -> None:
+def test_clean_text_is_unchanged(text: str) -> None:
     assert clean(clean(text)) == clean(text)
     assert one_line(one_line(text)) == one_line(text)
 

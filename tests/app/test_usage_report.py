@@ -124,7 +124,7 @@ def test_figures_from_elsewhere_do_not_break_the_report(
     assert report.total.ratio == 0
 
 
-def test_few_days_stand_alone_and_many_are_weeks_without_gaps(
+def test_few_days_are_shown_singly_and_many_as_weeks_without_gaps(
     history: History, locations: Locations
 ) -> None:
     answered(history, TODAY, FIGURES)
@@ -190,7 +190,7 @@ def learn(locations: Locations, target: str, *figures: dict[str, float]) -> Vers
     return versions
 
 
-def test_the_draft_model_s_versions_stand_beside_how_its_drafts_fared(
+def test_versions_of_the_draft_model_are_reported_with_their_live_acceptance(
     history: History, locations: Locations
 ) -> None:
     learn(locations, "f" * 16, {"acceptance_before": 0.8, "acceptance": 0.85, "steps": 96.0})
@@ -213,7 +213,9 @@ def test_the_draft_model_s_versions_stand_beside_how_its_drafts_fared(
     assert other.learning.versions == [], "nothing was learned for the other model"
 
 
-def test_what_stopped_to_learn_says_why(history: History, locations: Locations) -> None:
+def test_halted_learning_is_reported_with_its_reason(
+    history: History, locations: Locations
+) -> None:
     answered(history, TODAY, FIGURES)
     draft_model = learn(locations, "f" * 16)
     head = head_versions(locations, "f" * 16)

@@ -86,7 +86,7 @@ def test_a_stop_sequence_is_typed_with_escapes(tmp_path: Path) -> None:
     assert report["finish_reason"] == "stop"
 
 
-def test_what_does_not_work_with_the_model_is_said(
+def test_restrictions_of_the_model_are_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ChatTemplate, "problem", BASE_MODEL)
@@ -120,7 +120,7 @@ def test_the_embedded_model_says_that_it_knows_english_only(
         assert list(history.chats()) == []
 
 
-def test_a_loop_is_said_to_be_why_the_answer_ends(
+def test_repetition_is_reported_as_the_reason_for_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(generation, "is_looping", lambda tokens, start: len(tokens) - start == 9)
@@ -129,7 +129,7 @@ def test_a_loop_is_said_to_be_why_the_answer_ends(
     assert ask_json(tmp_path, "How do I use tar?")["finish_reason"] == "repetition"
 
 
-def test_drafting_changes_nothing_and_the_chat_goes_on(tmp_path: Path) -> None:
+def test_drafting_changes_nothing_and_the_chat_continues(tmp_path: Path) -> None:
     texts = []
     for drafters in ("none", "all"):
         folder = tmp_path / drafters
@@ -201,7 +201,7 @@ def test_bad_input_is_one_line_and_exit_code_1(
         ("ask", "x", "-c", "--system", "y"),
     ],
 )
-def test_what_fails_leaves_no_chat(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_a_failed_question_leaves_no_chat(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     specchat(tmp_path, *arguments, code=1)
     with closing(History.open(tmp_path / "history.db")) as history:
         assert history.chats() == []
@@ -287,7 +287,7 @@ def test_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert failed.returncode == 1
 
 
-def test_folders_in_place_of_caches_keep_no_answer_back(tmp_path: Path) -> None:
+def test_folders_in_place_of_caches_prevent_no_answer(tmp_path: Path) -> None:
     ask_json(tmp_path, "ls")
     (store,) = (tmp_path / "cache").glob("projections/*/crest.db")
     for path in (store, tmp_path / "cache" / "costs.json"):
@@ -425,7 +425,7 @@ def test_one_import_alone_is_searched(tmp_path: Path) -> None:
     assert b"--import needs --docs once, iterative or knn" in off.stderr
 
 
-def test_asking_for_imports_where_there_are_none_is_said(tmp_path: Path) -> None:
+def test_missing_imports_are_reported(tmp_path: Path) -> None:
     printed = specchat(tmp_path, "ask", "--docs", "once", "hello", *SHORT)
     assert printed.stderr.decode().splitlines() == [NOTHING_IMPORTED]
     assert specchat(tmp_path, "ask", "hello", *SHORT).stderr == b""

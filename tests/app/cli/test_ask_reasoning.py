@@ -60,7 +60,7 @@ def test_the_answer_alone_is_printed(
     assert (told["text"], told.get("reasoning")) == (answer, reasoning)
 
 
-def test_an_answer_that_is_only_reasoning_is_said_to_be(
+def test_an_answer_that_is_only_reasoning_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, found = printed("[THINK]We need to")

@@ -68,7 +68,7 @@ def test_a_deleted_chat_is_in_no_file(folder: Path, capsys: pytest.CaptureFixtur
     assert _said(capsys, "chats").count("\n") == 1
 
 
-def test_a_damaged_library_is_told_of_where_a_chat_is_deleted(
+def test_deleting_a_chat_reports_a_damaged_library(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "library.db").write_bytes(b"no database" * 1000)
@@ -82,7 +82,9 @@ def test_a_damaged_library_is_told_of_where_a_chat_is_deleted(
 
 
 @pytest.mark.usefixtures("folder")
-def test_nothing_is_deleted_unasked_or_in_part(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_deleted_without_confirmation_or_partly(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run(["delete", "1"]) == 1
     assert "use --yes" in capsys.readouterr().err
     assert run(["delete", "1", "99", "--yes"]) == 1
@@ -92,7 +94,7 @@ def test_nothing_is_deleted_unasked_or_in_part(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("answer", "left"), [("y\n", 1), ("n\n", 2), ("", 2)])
-def test_the_person_is_asked(
+def test_deletion_asks_for_confirmation(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     answer: str,
@@ -113,7 +115,7 @@ def test_the_person_is_asked(
     assert _said(capsys, "chats").count("\n") == left
 
 
-def test_an_export_comes_back(
+def test_an_export_is_restored(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "all.json"

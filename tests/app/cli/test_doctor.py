@@ -36,7 +36,7 @@ def _report(options: Options) -> dict[str, Finding]:
 
 
 @pytest.mark.usefixtures("engine")
-def test_all_is_well_in_a_fresh_place(tmp_path: Path) -> None:
+def test_a_fresh_installation_is_sound(tmp_path: Path) -> None:
     report = _report(Options(data_dir=tmp_path / "new"))
     not_ok = {topic for topic, finding in report.items() if finding.state != OK}
     assert not_ok == {"reopening"}, "a scripted target cannot be saved"
@@ -92,12 +92,12 @@ def test_when_drafts_pay_is_said_from_the_file_or_from_what_was_measured(
     ("stored", "like"),
     [("BF16", "F16"), ("Q8_0", "Q8_0"), ("IQ4_NL", "Q4_0"), ("Q5_K_S", "Q4_K_M"), ("", "Q4_K_M")],
 )
-def test_other_files_are_likened_to_the_measured_ones(stored: str, like: str) -> None:
+def test_files_are_matched_with_measured_ones(stored: str, like: str) -> None:
     assert measured_like(stored) == like
 
 
 @pytest.mark.usefixtures("engine")
-def test_what_is_switched_off_is_said(tmp_path: Path) -> None:
+def test_parts_that_are_off_are_reported(tmp_path: Path) -> None:
     none = _report(Options(data_dir=tmp_path, drafters=()))["drafting"]
     assert (none.state, none.text) == (OFF, "switched off with --drafters none")
     one = _report(Options(data_dir=tmp_path, drafters=("prompt",)))["drafting"]
@@ -106,7 +106,7 @@ def test_what_is_switched_off_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("engine")
-def test_a_build_for_another_processor_comes_with_the_command_that_changes_that(
+def test_a_build_for_another_processor_is_reported_with_the_command_to_rebuild(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app.cli.doctor, "missing_features", lambda: ["AVX512", "REPACK"])
@@ -117,7 +117,7 @@ def test_a_build_for_another_processor_comes_with_the_command_that_changes_that(
 
 
 @pytest.mark.usefixtures("engine")
-def test_a_card_that_is_not_used_comes_with_the_command_that_changes_that(
+def test_an_unused_gpu_is_reported_with_the_command_to_use_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app.cli.doctor, "unused_gpu", lambda: "NVIDIA L4")
@@ -159,7 +159,7 @@ def test_it_is_printed_for_people_and_for_scripts(
 
 
 @pytest.mark.usefixtures("engine")
-def test_a_history_in_use_is_looked_at_without_harm(tmp_path: Path) -> None:
+def test_a_history_in_use_is_checked_without_harm(tmp_path: Path) -> None:
     history = History.open(tmp_path / "history.db")
     chat = history.create_chat("kept")
     assert _report(Options(data_dir=tmp_path))["history"].state == OK

@@ -46,7 +46,7 @@ def test_without_versions_the_original_is_used(specchat: Specchat, capsys: Captu
     assert specchat("draft", "reset") == DONE
 
 
-def test_versions_are_listed_with_what_they_brought(
+def test_versions_are_listed_with_their_gain(
     specchat: Specchat, versions: Versions, capsys: Captured
 ) -> None:
     publish(versions)
@@ -63,9 +63,7 @@ def test_versions_are_listed_with_what_they_brought(
     assert (report["current"], len(report["versions"])) == (2, 2)
 
 
-def test_stepping_back_and_deleting(
-    specchat: Specchat, versions: Versions, capsys: Captured
-) -> None:
+def test_rollback_and_reset(specchat: Specchat, versions: Versions, capsys: Captured) -> None:
     publish(versions)
     publish(versions)
     for expected in ("Switched to version 1", AS_IT_CAME):
@@ -75,7 +73,7 @@ def test_stepping_back_and_deleting(
     assert versions.all() == []
 
 
-def test_a_model_without_a_small_one_is_named(
+def test_a_model_without_a_draft_model_is_named(
     specchat: Specchat, tmp_path: Path, capsys: Captured
 ) -> None:
     copy = shutil.copy(embedded(), tmp_path / "copy.gguf")

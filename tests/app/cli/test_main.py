@@ -101,7 +101,7 @@ def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFix
     assert not printed.out
 
 
-def test_a_named_failure_is_one_harmless_line_and_1(
+def test_an_expected_error_is_one_clean_line_and_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _failing(monkeypatch, StoreError("file \x1b]0;x\x07\nof evil"))
@@ -117,13 +117,13 @@ def test_an_interrupt_ends_with_130_and_without_a_trace(
     assert not capsys.readouterr().err.strip()
 
 
-def test_what_nobody_named_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_errors_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     _failing(monkeypatch, RuntimeError("a bug"))
     with pytest.raises(RuntimeError, match="a bug"):
         run(["probe"])
 
 
-def test_a_reader_that_left_is_no_complaint(tmp_path: Path) -> None:
+def test_a_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "app", "locate", "--data-dir", str(tmp_path)]

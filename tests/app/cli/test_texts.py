@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-def test_import_tells_what_it_did(
+def test_import_prints_a_summary(
     specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert specchat("import", folder) == DONE
@@ -119,7 +119,7 @@ def test_a_model_that_is_missing_does_not_stop_the_import(
 @pytest.mark.parametrize(
     ("signal", "code"), [(KeyboardInterrupt(), INTERRUPTED), (SystemExit(143), 143)]
 )
-def test_a_signal_that_stops_an_import_says_how_to_go_on(
+def test_a_signal_that_stops_an_import_says_how_to_resume(
     specchat: Specchat,
     folder: Path,
     capsys: pytest.CaptureFixture[str],
@@ -171,7 +171,7 @@ def test_imports_lists_what_was_imported(
     assert found["imported"] > 0
 
 
-def test_imports_name_what_was_stopped(
+def test_imports_marks_incomplete_ones(
     specchat: Specchat, folder: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     specchat("import", folder)
@@ -235,7 +235,7 @@ def test_forget_takes_the_path_as_it_was_typed(
 
 
 @pytest.mark.parametrize("command", ["import", "forget"])
-def test_a_damaged_history_is_told_of(
+def test_a_damaged_history_is_reported(
     specchat: Specchat,
     folder: Path,
     data: Path,
@@ -275,7 +275,7 @@ def test_passages_are_found_without_a_model(
     assert (passage["first_line"], passage["last_line"]) == (1, 3)
 
 
-def test_nothing_found_and_an_import_that_is_not_there_say_so(
+def test_no_match_and_an_unknown_import_are_reported(
     specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert specchat("find", "giraffe") == DONE

@@ -32,7 +32,7 @@ def test_without_a_terminal_it_says_what_to_use_instead(
     assert not (tmp_path / "data").exists()
 
 
-async def test_what_is_not_sent_is_there_after_a_restart(stage: Make, history: History) -> None:
+async def test_unsent_text_is_restored_after_a_restart(stage: Make, history: History) -> None:
     chat, private = history.create_chat("public"), history.create_chat("private", private=True)
     for one in (chat, private):
         history.add_message(one.id, None, USER, "a question")
@@ -52,7 +52,7 @@ async def test_what_is_not_sent_is_there_after_a_restart(stage: Make, history: H
         await until(pilot, lambda: second.conversation.prompt.text == "in a chat")
 
 
-async def test_a_question_that_waits_for_the_model_is_there_after_a_restart(
+async def test_a_question_that_waits_for_the_model_is_restored_after_a_restart(
     stage: Make, history: History
 ) -> None:
     loaded = Flag()

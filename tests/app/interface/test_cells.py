@@ -12,7 +12,7 @@ TEXTS = st.text("ab/日本e\u0301😀🇩🇪…", max_size=30)
 
 
 @given(TEXTS, st.integers(1, 20))
-def test_what_is_kept_fits_and_is_as_much_as_does(text: str, columns: int) -> None:
+def test_cut_text_fits_and_is_as_long_as_possible(text: str, columns: int) -> None:
     start, end = keep_start(text, columns), keep_end(text, columns)
     assert cell_len(start) <= columns
     assert cell_len(end) <= columns

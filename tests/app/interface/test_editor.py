@@ -63,7 +63,7 @@ def test_the_passage_is_found_where_it_is_now(tmp_path: Path) -> None:
     assert line_in_file(path, Chunk("", 3, 4, "")) == 1
 
 
-def test_what_is_no_text_or_gone_is_refused(tmp_path: Path) -> None:
+def test_binary_and_missing_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.pdf"
     path.write_bytes(b"%PDF\0")
     with pytest.raises(InputError, match="not a text file"):
@@ -181,7 +181,7 @@ def test_ctrl_c_is_for_the_program_that_has_the_terminal() -> None:
 
 
 @pytest.mark.parametrize("set_to", ["nano-is-not-here", "/nowhere/ed --wait", "''"])
-async def test_a_missing_editor_is_said_and_the_prompt_stays(
+async def test_a_missing_editor_is_reported_and_the_prompt_stays(
     stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch, set_to: str
 ) -> None:
     made = stage()

@@ -49,7 +49,7 @@ async def with_learner(
     return learner, engine
 
 
-async def test_every_key_says_that_somebody_is_there(stage: Make, tmp_path: Path) -> None:
+async def test_every_key_counts_as_activity(stage: Make, tmp_path: Path) -> None:
     made = stage()
     async with made.app.run_test() as pilot:
         learner, _ = await with_learner(pilot, made, tmp_path)
@@ -76,7 +76,7 @@ async def test_it_is_switched_off_by_one_key_and_stays_off(stage: Make, tmp_path
         assert load_config(made.locations.settings).learn
 
 
-async def test_a_model_without_a_small_one_says_so(stage: Make) -> None:
+async def test_a_model_without_a_draft_model_says_so(stage: Make) -> None:
     made = stage()
     async with made.app.run_test() as pilot:
         await ready(pilot, made)
@@ -86,7 +86,7 @@ async def test_a_model_without_a_small_one_says_so(stage: Make) -> None:
         assert load_config(made.locations.settings).learn
 
 
-async def test_the_top_line_shows_progress_and_what_it_brought(stage: Make) -> None:
+async def test_the_top_line_shows_progress_and_gain(stage: Make) -> None:
     made = stage()
     async with made.app.run_test() as pilot:
         await ready(pilot, made)

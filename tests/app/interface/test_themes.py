@@ -44,7 +44,7 @@ async def test_a_chosen_theme_is_there_again_at_the_next_start(
     assert again.theme == "specchat-light"
 
 
-async def test_a_theme_that_there_is_not_is_named(history: History, tmp_path: Path) -> None:
+async def test_an_unknown_theme_is_named(history: History, tmp_path: Path) -> None:
     locations = locate(tmp_path / "data")
     write_setting(locations, "theme", "plaid")
     app = application(history, locations)
@@ -56,9 +56,7 @@ async def test_a_theme_that_there_is_not_is_named(history: History, tmp_path: Pa
     app.leave()
 
 
-async def test_settings_that_are_not_understood_are_left_alone(
-    history: History, tmp_path: Path
-) -> None:
+async def test_invalid_settings_are_left_alone(history: History, tmp_path: Path) -> None:
     locations = locate(tmp_path / "data")
     app = application(history, locations)
     locations.create()

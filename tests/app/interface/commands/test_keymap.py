@@ -82,7 +82,7 @@ def test_what_always_works_is_listed_with_the_same_keys() -> None:
         ({"finder.up": "slash"}, "Slash already edits text in the text box"),
     ],
 )
-def test_what_makes_no_sense_is_named_in_one_line(chosen: dict[str, str], said: str) -> None:
+def test_errors_in_keys_are_one_line(chosen: dict[str, str], said: str) -> None:
     with pytest.raises(InputError) as raised:
         Keymap(SCOPES, chosen, "config.toml: keys")
     assert str(raised.value).startswith("config.toml: keys: ")

@@ -52,7 +52,7 @@ def test_completions_contain_what_was_typed(text: str) -> None:
         assert text[1:].lower() in name.name
 
 
-def test_names_that_begin_so_come_first() -> None:
+def test_prefix_matches_come_first() -> None:
     assert [one.name for one in completions("/mo", NAMES)] == ["model"]
     assert [one.name for one in completions("/p", NAMES)] == ["new-private", "import", "imports"]
     assert [one.name for one in completions("/i", NAMES)][:2] == ["import", "imports"]

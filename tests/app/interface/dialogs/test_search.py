@@ -113,7 +113,7 @@ async def test_titles_are_found_and_arrows_choose(stage: Make, history: History)
         await until(pilot, lambda: made.conversation.chat == wanted)
 
 
-async def test_nothing_found_is_said_and_nothing_opens(stage: Make, history: History) -> None:
+async def test_no_match_is_shown_and_opens_nothing(stage: Make, history: History) -> None:
     long_chat(history)
     made = stage()
     async with made.app.run_test() as pilot:
@@ -127,7 +127,7 @@ async def test_nothing_found_is_said_and_nothing_opens(stage: Make, history: His
         assert made.conversation.chat is None
 
 
-async def test_a_history_that_cannot_be_read_is_said(
+async def test_a_history_that_cannot_be_read_is_reported(
     stage: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(searching: SearchConnection, typed: str) -> list[object]:

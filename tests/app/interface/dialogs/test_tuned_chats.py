@@ -41,7 +41,7 @@ async def test_a_chat_with_settings_of_its_own_is_marked_and_says_them(stage: Ma
         await until(pilot, lambda: "±" not in head(made) + "".join(listed(made)))
 
 
-async def test_where_there_is_no_room_the_mark_says_it_alone(stage: Make, history: History) -> None:
+async def test_a_narrow_screen_shows_the_mark_alone(stage: Make, history: History) -> None:
     chat = history.create_chat("so many words " * 9, sampling={"seed": 3, "top_k": 1}).id
     history.add_message(chat, None, "user", "hi")
     made = stage()

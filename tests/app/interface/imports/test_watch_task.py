@@ -101,7 +101,7 @@ async def test_shutdown_waits_for_a_deletion_that_has_begun(
         await shutdown
 
 
-async def test_a_folder_that_vanished_is_said_once_and_loses_nothing(
+async def test_a_missing_folder_is_reported_once_and_deletes_nothing(
     stage: Make, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[str] = []
