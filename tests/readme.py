@@ -18,8 +18,8 @@ import click
 
 from app.cli.main import specchat
 from app.config import Config
-from app.interface.commands.keymap import Keymap
-from app.interface.commands.scopes import SCOPES
+from app.interface.keymap import Keymap
+from app.interface.scopes import SCOPES
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

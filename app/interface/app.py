@@ -22,9 +22,8 @@ from textual.theme import Theme
 from app.config import Options, load_config, write_setting
 from app.indexing.corpus_index import IndexingProgress
 from app.interface.chat import copy
-from app.interface.commands.keymap import Keymap
 from app.interface.commands.palette import CommandsProvider
-from app.interface.commands.scopes import ALWAYS, SCOPES
+from app.interface.keymap import Keymap
 from app.interface.messages import (
     AnswerEnded,
     ChatShown,
@@ -32,6 +31,7 @@ from app.interface.messages import (
     IndexerChanged,
     LearningChanged,
 )
+from app.interface.scopes import ALWAYS, SCOPES
 from app.interface.screen import ChatScreen
 from app.interface.terminal import (
     KEEP_TITLE,

@@ -10,21 +10,19 @@ import asyncio
 import sys
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from textual.app import App
 from textual.containers import Center
 from textual.widgets import Static
 
 from app.conversation.session_statistics import SessionStatistics
-from app.interface.commands.keymap import keymap_of
+from app.interface.chat.conversation import Conversation
+from app.interface.imports.tasks import ImportTask
+from app.interface.keymap import keymap_of
 from app.interface.terminal import run_in_terminal
 from app.runtime.demo import AFTER, BEFORE, INTRODUCTION, DemoStage, MeasuredAnswer, conclusion
 from datastores.errors import InputError
 from engines.child_process import child_environment
-
-if TYPE_CHECKING:
-    from app.interface.screen import ChatScreen
 
 POLL_S = 0.05
 READING_S = 8.0
@@ -63,8 +61,15 @@ class DemoCaption(Static):
 class Demo:
     """One run of the demonstration."""
 
-    def __init__(self, screen: ChatScreen, stats: SessionStatistics, stage: DemoStage) -> None:
-        self._screen = screen
+    def __init__(
+        self,
+        conversation: Conversation,
+        import_task: ImportTask,
+        stats: SessionStatistics,
+        stage: DemoStage,
+    ) -> None:
+        self._conversation = conversation
+        self._import_task = import_task
         self._stats = stats
         self._stage = stage
         self._caption = DemoCaption()
@@ -72,7 +77,7 @@ class Demo:
 
     async def run(self) -> None:
         """Run to the end, unless the user takes over."""
-        conversation = self._screen.conversation
+        conversation = self._conversation
         self._requests = conversation.requests
         await conversation.mount(Center(self._caption), after=conversation.transcript)
         try:
@@ -82,7 +87,7 @@ class Demo:
 
     async def _play(self) -> str:
         """Ask, import and ask again; returns the conclusion."""
-        conversation = self._screen.conversation
+        conversation = self._conversation
         shown = monotonic()
         await self._until(lambda: conversation.model_thread.model is not None)
         await self._wait(READING_S - (monotonic() - shown))
@@ -95,11 +100,11 @@ class Demo:
         return f"{conclusion(before, after)} {NEXT}"
 
     def _say(self, text: str) -> None:
-        self._caption.update(keymap_of(self._screen).fill(text))
+        self._caption.update(keymap_of(self._conversation).fill(text))
 
     async def _answer(self, question: str) -> MeasuredAnswer:
         """Send `question`, and wait for its answer."""
-        conversation = self._screen.conversation
+        conversation = self._conversation
         await self._wait(PAUSE_S)
         self._requests += 1
         conversation.send(question)
@@ -110,7 +115,7 @@ class Demo:
 
     async def _import(self) -> None:
         """Import the file, and wait until it is indexed for drafting."""
-        task = self._screen.import_task
+        task = self._import_task
         task.subscribe(_ignore)  # the caption replaces the notification
         task.begin(str(self._stage.file))
         try:
@@ -136,7 +141,7 @@ class Demo:
 
     @property
     def _is_over(self) -> bool:
-        conversation = self._screen.conversation
+        conversation = self._conversation
         return conversation.requests > self._requests or conversation.topbar.failed
 
 

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from app.indexing.corpus_index import IndexingProgress
-from app.interface.commands.slash_commands import SlashLine
+from app.interface.slash_commands import SlashLine
 from datastores.errors import SpecchatError
 
 if TYPE_CHECKING:
     from app.conversation.citations import Citation
-    from app.interface.transcript.answer import Answer
-    from app.interface.transcript.entries import Question
     from app.runtime.idle_encoding import EncodingProgress
     from app.runtime.learning import LearningNews
 
@@ -61,14 +59,6 @@ class CitationChosen(Message):
 
     citations: Sequence[Citation]
     index: int
-
-
-@dataclass
-class MessageActionRequested(Message):
-    """The user requested an action of `MessageActions` on a message of the transcript."""
-
-    action: str
-    message: Question | Answer | None
 
 
 @dataclass

@@ -15,7 +15,7 @@ from textual.theme import Theme
 
 from app.conversation.session_statistics import SessionStatistics
 from app.conversation.unsent import UnsentTexts, read_unsent, write_unsent
-from app.interface.chat.chat_actions import ChatActions, TextActions
+from app.interface.chat.chat_actions import ChatActions
 from app.interface.chat.chat_list import ChatList
 from app.interface.chat.chat_navigation import ChatNavigation
 from app.interface.chat.conversation import Conversation
@@ -23,13 +23,14 @@ from app.interface.chat.copy import CopyActions
 from app.interface.chat.editor_actions import EditorActions
 from app.interface.chat.message_actions import MessageActions
 from app.interface.chat.retrieval_actions import RetrievalActions
+from app.interface.chat.settings_actions import ChatSettings
 from app.interface.chat.thread_actions import ThreadActions
 from app.interface.commands import key_hints
 from app.interface.commands.key_hints import KeyHints
 from app.interface.commands.table import COMMANDS, RUN, SLASH_NAMES, run_slash
 from app.interface.demo import Demo
-from app.interface.dialogs.chat_settings import ChatSettings
 from app.interface.imports.tasks import DeletionTask, ImportTask
+from app.interface.imports.text_actions import TextActions
 from app.interface.imports.watch_task import WatchTask
 from app.interface.messages import (
     ChatActionRequested,
@@ -41,7 +42,6 @@ from app.interface.messages import (
     IdleChanged,
     IndexerChanged,
     LearningChanged,
-    MessageActionRequested,
     MomentChanged,
     StatisticsChanged,
 )
@@ -49,6 +49,7 @@ from app.interface.models.switch import ModelSwitch
 from app.interface.panel import phrases
 from app.interface.panel.panel import Panel
 from app.interface.statistics.statistics_screen import StatisticsScreen, report_reader
+from app.interface.transcript.message_list import MessageActionRequested
 from app.interface.workers import start_worker
 from app.locations import Locations
 from app.runtime.demo import DemoStage
@@ -144,7 +145,8 @@ class ChatScreen(Screen[None]):
         self.call_after_refresh(self.chat_actions.retry_pending_erasure)
         self.call_after_refresh(self.watch_task.begin)
         if self._stage is not None:
-            start_worker(self, Demo(self, self._session_statistics, self._stage).run)
+            demo = Demo(self.conversation, self.import_task, self._session_statistics, self._stage)
+            start_worker(self, demo.run)
 
     def _erase_toasts(self) -> None:
         """Redraw everything after a notification disappears.

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
 from textual.widget import Widget
 
-from app.interface.panel.drawing import PanelStyles
+from app.interface.draft_origins import OriginLabel
 
 MUTED_SHARE = 0.6
 """Share of black or white in Textual's muted text colour."""
@@ -19,6 +21,28 @@ MUTED_FOREGROUND = 0.75
 
 KINDS = ("dim", "faint", "accent", "warning")
 """The styles of `PanelStyles`, in its order."""
+
+
+@dataclass(frozen=True, slots=True)
+class PanelStyles:
+    """Styles for a `dark` background or a light one, and the keys that the panel names.
+
+    Attributes:
+        hint: the key for more, at the end of the panel; larger: the one for other models.
+    """
+
+    text: Style
+    dim: Style
+    faint: Style
+    accent: Style
+    warning: Style
+    dark: bool
+    hint: str = ""
+    larger: str = ""
+
+    def of(self, origin: OriginLabel) -> Style:
+        """The colour of an origin."""
+        return Style(color=origin.color(dark=self.dark))
 
 
 def style_classes(owner: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""Actions on a whole chat, and on attached or imported texts.
+"""Actions on a whole chat.
 
 Each action decides which dialog asks first and which notification follows; a new one is a line in
 `ChatActions.actions`. `app.runtime.deletion` knows what to remove from which store. Deletions run
@@ -15,14 +15,10 @@ from typing import TYPE_CHECKING
 
 from app.conversation.export import STEM_LENGTH, as_json, as_markdown, free_path, write_whole
 from app.damage import found_damage, settle
-from app.importing.path_completion import paths_of
 from app.interface.chat.conversation import Conversation
-from app.interface.chat.topbar import NEW_CHAT
 from app.interface.dialogs.basic import Confirm, InputDialog
-from app.interface.imports.import_screen import ImportScreen
-from app.interface.imports.imports_screen import ImportsScreen
-from app.interface.imports.tasks import DeletionTask, ImportTask
 from app.interface.messages import ChatsChanged
+from app.interface.wording import NEW_CHAT
 from app.interface.workers import start_worker
 from app.locations import Locations
 from app.sanitise import one_line
@@ -38,43 +34,7 @@ if TYPE_CHECKING:
 ExportFormat = Callable[[History, Sequence[Chat]], Iterator[str]]
 Erasure = Callable[[History, Locations, int, "Engine | None"], None]
 
-ATTACH = "Attach files or folders"
 EMPTY_CHAT = "This chat is empty. Ask something first."
-
-
-class TextActions:
-    """Attaches files to the question, and opens the screens of imported texts."""
-
-    def __init__(
-        self, conversation: Conversation, import_task: ImportTask, deletion_task: DeletionTask
-    ) -> None:
-        self._conversation = conversation
-        self._import_task = import_task
-        self._deletion_task = deletion_task
-
-    def attach_file(self) -> None:
-        """Ask for files or folders, and attach them to the question."""
-        self._conversation.app.push_screen(InputDialog(ATTACH, action="Attach"), self.attach)
-
-    def attach(self, line: str | None) -> None:
-        """Attach the paths in `line` to the question."""
-        self._conversation.prompt.attachments.attach(paths_of(line or ""))
-
-    def open_import(self, line: str | None = None) -> None:
-        """Open the import screen with `line` in its box; None stands for the last import."""
-        self._conversation.app.push_screen(
-            ImportScreen(self._import_task, self._deletion_task, line)
-        )
-
-    def list_imports(self) -> None:
-        """Show the imported texts; importing one again opens the import screen."""
-
-        def import_again(path: str | None) -> None:
-            if path is not None:
-                self.open_import(path)
-
-        screen = ImportsScreen(self._import_task, self._deletion_task)
-        self._conversation.app.push_screen(screen, import_again)
 
 
 class ChatActions:

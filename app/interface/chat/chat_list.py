@@ -15,9 +15,9 @@ from textual.reactive import var
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from app.interface.chat.topbar import NEW_CHAT, TUNED
 from app.interface.messages import ChatActionRequested, ChatListLeft, ChatSelected
 from app.interface.themes import component_color
+from app.interface.wording import NEW_CHAT, TUNED, age
 from app.sanitise import one_line
 from datastores.chats.records import Chat
 
@@ -137,13 +137,3 @@ class ChatList(ScrollView, can_focus=True):
         line.truncate(max(8, width - len(when) - 1), overflow="ellipsis")
         line.pad_right(max(1, width - len(when) - line.cell_len))
         return line.append(when, style=dim)
-
-
-def age(then: datetime, now: datetime) -> str:
-    """The time, the weekday or the date of `then`, in at most six characters."""
-    days = (now.date() - then.date()).days
-    if days <= 0:
-        return f"{then:%H:%M}"
-    if days < 7:
-        return f"{then:%a}"
-    return f"{then:%d %b}" if then.year == now.year else f"{then:%Y}"

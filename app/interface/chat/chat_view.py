@@ -27,9 +27,9 @@ from app.interface.chat.thread import (
     read_thread,
     thread_through,
 )
-from app.interface.chat.topbar import NEW_CHAT, TopBar
-from app.interface.commands.keymap import keymap_of
+from app.interface.chat.topbar import TopBar
 from app.interface.dialogs.basic import notify_error
+from app.interface.keymap import keymap_of
 from app.interface.messages import (
     ChatsChanged,
     ChatShown,
@@ -39,6 +39,7 @@ from app.interface.messages import (
 from app.interface.panel.panel import Panel
 from app.interface.text_inputs import types_into
 from app.interface.transcript.message_list import MessageList
+from app.interface.wording import NEW_CHAT
 from app.interface.workers import start_worker
 from app.runtime.history_thread import HistoryThread
 from datastores.chats.history import History

@@ -22,7 +22,7 @@ from app.interface.chat.suggestions import (
     Suggestions,
     target,
 )
-from app.interface.commands.slash_commands import SlashName, completions
+from app.interface.slash_commands import SlashName, completions
 from app.interface.text_inputs import TextInput
 from app.interface.workers import start_worker
 from app.locations import working_folder

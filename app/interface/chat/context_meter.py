@@ -14,7 +14,7 @@ from textual.timer import Timer
 from app.conversation.context_use import ContextUse, question_tokens, thread_tokens
 from app.interface.chat.attachment_bar import Chip
 from app.interface.chat.prompt import Prompt
-from app.interface.commands.slash_commands import parse
+from app.interface.slash_commands import parse
 from app.interface.workers import start_worker
 from datastores.chats.records import StoredMessage
 from datastores.errors import SpecchatError

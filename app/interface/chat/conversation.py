@@ -33,8 +33,7 @@ from app.interface.chat.thread import (
     up_to,
     update_entries,
 )
-from app.interface.commands.keymap import keymap_of
-from app.interface.commands.slash_commands import as_typed, parse
+from app.interface.keymap import keymap_of
 from app.interface.messages import (
     AnswerEnded,
     ChatsChanged,
@@ -43,6 +42,7 @@ from app.interface.messages import (
     StatisticsChanged,
     Submitted,
 )
+from app.interface.slash_commands import as_typed, parse
 from app.interface.transcript.answer import Answer
 from app.interface.workers import start_worker
 from app.runtime.model_thread import ModelThread, OpenModel

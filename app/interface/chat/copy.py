@@ -15,8 +15,8 @@ from markdown_it import MarkdownIt
 from textual.markup import escape
 
 from app.interface.chat.conversation import Conversation
-from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.basic import InputDialog
+from app.interface.keymap import keymap_of
 from app.interface.terminal import for_terminal
 from app.sanitise import one_line
 

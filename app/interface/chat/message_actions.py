@@ -8,10 +8,9 @@ from app.interface.chat.conversation import Conversation
 from app.interface.chat.copy import CopyActions, code_blocks
 from app.interface.chat.editor_actions import EditorActions
 from app.interface.chat.thread_actions import ThreadActions
-from app.interface.messages import MessageActionRequested
 from app.interface.transcript.answer import Answer
 from app.interface.transcript.entries import Question
-from app.interface.transcript.message_list import Message
+from app.interface.transcript.message_list import Message, MessageActionRequested
 
 
 class MessageActions:

@@ -23,9 +23,9 @@ from app.interface.chat.attachment_bar import AttachmentBar, Chip, chips_of
 from app.interface.chat.completion import Completion
 from app.interface.chat.suggestions import Suggestions
 from app.interface.chat.thread import Turn
-from app.interface.commands.keymap import keymap_of
-from app.interface.commands.slash_commands import SlashLine, as_typed, parse
+from app.interface.keymap import keymap_of
 from app.interface.messages import CommandEntered, ScrollRequested, Submitted
+from app.interface.slash_commands import SlashLine, as_typed, parse
 from app.interface.text_inputs import TextInput
 from app.sanitise import clean
 from datastores.chats.records import StoredMessage

@@ -12,7 +12,7 @@ from app.conversation.attachments import Attachment, attachments_of, question_of
 from app.conversation.citations import stored_citations, stored_why_none
 from app.conversation.events import Event
 from app.conversation.statistics import ORIGINS_KEY, REMARK_KEY, STATES_KEY
-from app.interface.commands.keymap import Keymap
+from app.interface.keymap import Keymap
 from app.interface.transcript.answer import GROWING, Answer
 from app.interface.transcript.entries import Greeting, Question
 from app.interface.transcript.rows import Entry

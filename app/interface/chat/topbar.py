@@ -11,31 +11,19 @@ from textual import events
 from textual.reactive import reactive
 from textual.widgets import Static
 
-from app.interface.cells import keep_end
 from app.interface.themes import component_color
 from app.interface.transcript.rows import MAX_TEXT_COLUMNS
+from app.interface.wording import NEW_CHAT, TUNED, short_name
 from app.sanitise import one_line
 
-NEW_CHAT = "New chat"
 PRIVATE_LABEL = "private"
 SEPARATOR = " · "
 MIN_COLUMNS_TIME_LEFT = 60
 """Width from which background work is shown with the time left."""
-TUNED = "±"
-"""Mark of a chat with its own settings."""
 MAX_NAME_COLUMNS = 40
 MIN_TITLE_COLUMNS = 8
 GAP = 2
 """Columns between the title and the model."""
-
-
-def short_name(name: str, columns: int) -> str:
-    """A model's name on one line; a long one loses its folders or owner first, then its start."""
-    line = one_line(name)
-    if cell_len(line) > columns and "/" in line[:-1]:
-        is_path = line[0] in "/~"
-        line = line.rpartition("/")[2] if is_path else line.partition("/")[2]
-    return keep_end(line, columns) if columns > 0 else ""
 
 
 class TopBar(Static):

@@ -1,1 +1,1 @@
-"""Every command and key of the interface: the table, the palette, the help screen, remapping."""
+"""Every command and key of the interface: the table, the palette and the help screen."""

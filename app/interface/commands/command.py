@@ -12,15 +12,16 @@ from typing import Protocol
 from textual.app import App
 from textual.binding import Binding
 
-from app.interface.chat.chat_actions import ChatActions, TextActions
+from app.interface.chat.chat_actions import ChatActions
 from app.interface.chat.chat_navigation import ChatNavigation
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.copy import CopyActions
 from app.interface.chat.editor_actions import EditorActions
 from app.interface.chat.retrieval_actions import RetrievalActions
+from app.interface.chat.settings_actions import ChatSettings
 from app.interface.chat.thread_actions import ThreadActions
-from app.interface.commands.keymap import UNBOUND
-from app.interface.dialogs.chat_settings import ChatSettings
+from app.interface.imports.text_actions import TextActions
+from app.interface.keymap import UNBOUND
 from app.interface.models.switch import ModelSwitch
 
 

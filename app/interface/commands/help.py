@@ -18,8 +18,8 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from app.interface.commands.keymap import keymap_of
 from app.interface.draft_origins import MODEL_LABEL, ORIGINS
+from app.interface.keymap import keymap_of
 from app.interface.text_inputs import LineInput
 from app.interface.themes import component_color
 

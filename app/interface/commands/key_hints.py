@@ -12,7 +12,7 @@ from rich.text import Text
 from textual import events
 from textual.widgets import Static
 
-from app.interface.commands.keymap import display_key, keymap_of
+from app.interface.keymap import display_key, keymap_of
 from app.interface.themes import component_color
 
 Hints = tuple[tuple[str, str], ...]

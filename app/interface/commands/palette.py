@@ -9,8 +9,8 @@ from rich.text import Text
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from app.interface.commands.command import Command
-from app.interface.commands.keymap import keymap_of
 from app.interface.commands.table import COMMANDS
+from app.interface.keymap import keymap_of
 
 PALETTE_COMMANDS = [command for command in COMMANDS if command.id != "palette"]
 

@@ -8,11 +8,11 @@ Refuses to know how a command is carried out: a row calls one method of the part
 
 from __future__ import annotations
 
-from app.interface.chat.topbar import TUNED
 from app.interface.commands.command import Command, CommandTarget
 from app.interface.commands.help import Help
-from app.interface.commands.slash_commands import SlashLine, SlashName, unknown
 from app.interface.demo import show_demo
+from app.interface.slash_commands import SlashLine, SlashName, unknown
+from app.interface.wording import TUNED
 
 
 def _toggle_tint(screen: CommandTarget) -> None:

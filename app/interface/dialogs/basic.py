@@ -17,7 +17,7 @@ from textual.screen import ModalScreen, ScreenResultType
 from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static
 
-from app.interface.commands.keymap import keymap_of
+from app.interface.keymap import keymap_of
 from app.interface.text_inputs import LineInput
 from app.sanitise import one_line
 from datastores.errors import SpecchatError

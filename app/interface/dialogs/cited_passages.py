@@ -18,9 +18,9 @@ from textual.containers import Vertical, VerticalScroll
 from textual.widgets import OptionList, Static
 
 from app.conversation.citations import Citation, CitedText, read_cited
-from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.basic import ListDialog
 from app.interface.editor import edit
+from app.interface.keymap import keymap_of
 from app.interface.themes import component_color
 from app.locations import Locations
 from app.sanitise import clean, one_line, tilde_path

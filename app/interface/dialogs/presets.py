@@ -13,8 +13,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import OptionList
 
-from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.basic import Confirm, ListDialog
+from app.interface.keymap import keymap_of
 from app.interface.themes import component_color
 from app.runtime.history_thread import HistoryThread
 from app.sanitise import one_line

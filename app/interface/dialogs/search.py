@@ -15,11 +15,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input, OptionList
 
-from app.interface.chat.chat_list import age
-from app.interface.chat.topbar import NEW_CHAT
-from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.basic import ListDialog, list_bindings
+from app.interface.keymap import keymap_of
 from app.interface.text_inputs import LineInput
+from app.interface.wording import NEW_CHAT, age
 from app.sanitise import clean, one_line
 from datastores.chats.history import History
 from datastores.chats.records import USER

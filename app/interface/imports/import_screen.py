@@ -17,14 +17,14 @@ from textual.containers import Vertical
 from textual.widgets import Input, Log, Static
 
 from app.importing.path_completion import PathCompletion, completion
-from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.basic import ListDialog, list_bindings
 from app.interface.imports.imports_screen import ImportsScreen
 from app.interface.imports.status import detail_lines, status_lines
 from app.interface.imports.tasks import DeletionTask, ImportTask
-from app.interface.panel.phrases import wrapped
+from app.interface.keymap import keymap_of
 from app.interface.text_inputs import LineInput
 from app.interface.themes import panel_styles, style_classes
+from app.interface.wording import wrapped
 
 BOX = "Path to a file, folder or archive"
 KEYS = (

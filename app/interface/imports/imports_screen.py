@@ -16,12 +16,12 @@ from textual.widgets import OptionList, Static
 
 from app.importing.session import ListedImport
 from app.interface.cells import keep_end
-from app.interface.chat.chat_list import age
-from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.basic import Confirm, ListDialog, list_bindings
 from app.interface.imports.status import SEPARATOR, counted
 from app.interface.imports.tasks import DeletionTask, ImportTask
+from app.interface.keymap import keymap_of
 from app.interface.themes import component_color
+from app.interface.wording import age
 from app.sanitise import tilde_path
 from datastores.errors import SpecchatError
 

@@ -21,8 +21,9 @@ from app.importing.events import (
 from app.importing.session import CHARACTERS_PER_TOKEN
 from app.indexing.corpus_index import IndexingProgress
 from app.interface.dialogs.basic import as_sentence
-from app.interface.panel.drawing import PanelStyles, bar
-from app.interface.panel.phrases import time_left
+from app.interface.panel.drawing import bar
+from app.interface.themes import PanelStyles
+from app.interface.wording import time_left
 from app.models.description import format_size, format_time_left, percent
 from app.sanitise import one_line, tilde_path
 

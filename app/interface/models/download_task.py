@@ -8,7 +8,7 @@ from functools import partial
 
 from app.interface.background_task import BackgroundTask
 from app.interface.chat.conversation import Conversation
-from app.interface.commands.keymap import keymap_of
+from app.interface.keymap import keymap_of
 from app.locations import Locations, model_folders
 from app.models.discovery import model_name
 from app.models.download import ModelDownload

@@ -18,8 +18,8 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 
-from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.basic import ListDialog, list_bindings
+from app.interface.keymap import keymap_of
 from app.interface.models.download_task import DownloadTask
 from app.interface.models.hub_pages import (
     HubPage,

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from rich.style import Style
 from rich.text import Text
 
-from app.interface.chat.topbar import short_name
-from app.interface.panel.drawing import PanelStyles, bar
+from app.interface.panel.drawing import bar
+from app.interface.themes import PanelStyles
+from app.interface.wording import short_name
 from app.models import description
 from app.models.description import FoundModel
 from app.models.discovery import BUILT_IN

@@ -13,7 +13,7 @@ from app.config import load_config, write_setting
 from app.conversation.session_statistics import SessionStatistics
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.prompt import ASK_ANYTHING
-from app.interface.commands.keymap import keymap_of
+from app.interface.keymap import keymap_of
 from app.interface.models.download_task import DownloadTask
 from app.interface.models.picker import ModelPicker
 from app.interface.workers import start_worker

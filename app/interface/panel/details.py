@@ -8,10 +8,11 @@ from rich.style import Style
 from rich.text import Text
 
 from app.conversation.session_statistics import SessionStatistics
-from app.interface.chat.topbar import short_name
 from app.interface.draft_origins import LABELS_BY_NAME
 from app.interface.panel import phrases
-from app.interface.panel.drawing import PanelStyles, parts_of, ready_parts
+from app.interface.panel.drawing import parts_of, ready_parts
+from app.interface.themes import PanelStyles
+from app.interface.wording import duration, short_name, wrapped
 from app.models.description import percent
 
 HEADINGS = ("share", "accepted", "possible")
@@ -84,7 +85,7 @@ def _figures(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[
         rows.append(("drafting per step", _milliseconds(stats.draft_seconds / steps)))
         rows.append(("overhead per step", _milliseconds(answer.overhead_seconds / steps)))
     if answer.first_token_seconds:
-        rows.append(("time to first word", phrases.duration(answer.first_token_seconds)))
+        rows.append(("time to first word", duration(answer.first_token_seconds)))
     rows.append(("this session", f"{stats.session_tokens:,} · {phrases.saved(stats)}"))
     if stats.dense_states is not None:
         rows.append(("contexts indexed", phrases.dense_states(stats.dense_states)))
@@ -94,7 +95,7 @@ def _figures(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[
         rows.append(("its guesses", figures))
     if stats.learned_share is not None:
         rows.append(("learning", percent(stats.learned_share)))
-    waits = phrases.wrapped(stats.learning_waits, width) if stats.learned_share is None else []
+    waits = wrapped(stats.learning_waits, width) if stats.learned_share is None else []
     title = Text("this answer" if stats.writing else "last answer", styles.dim + Style(bold=True))
     lines = [_row(name, value, width, styles) for name, value in rows]
     return [title, *lines, *(Text(line, style=styles.dim) for line in waits)]

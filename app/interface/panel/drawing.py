@@ -14,6 +14,7 @@ from rich.text import Text
 from app.conversation.session_statistics import SessionStatistics
 from app.interface.draft_origins import LABELS_BY_NAME, MODEL_LABEL, OriginLabel
 from app.interface.panel import phrases
+from app.interface.themes import PanelStyles
 from app.models.description import format_speed
 
 NO_VALUE = "·"
@@ -21,28 +22,6 @@ NO_VALUE = "·"
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 LEVELS = "▁▂▃▄▅▆▇█"
-
-
-@dataclass(frozen=True, slots=True)
-class PanelStyles:
-    """Styles for a `dark` background or a light one, and the keys that the panel names.
-
-    Attributes:
-        hint: the key for more, at the end of the panel; larger: the one for other models.
-    """
-
-    text: Style
-    dim: Style
-    faint: Style
-    accent: Style
-    warning: Style
-    dark: bool
-    hint: str = ""
-    larger: str = ""
-
-    def of(self, origin: OriginLabel) -> Style:
-        """The colour of an origin."""
-        return Style(color=origin.color(dark=self.dark))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from app.interface.panel import phrases
 from app.interface.panel.details import details
 from app.interface.panel.drawing import (
     BarPart,
-    PanelStyles,
     headline,
     parts_of,
     ready_parts,
@@ -28,6 +27,8 @@ from app.interface.panel.drawing import (
     stacked_bar,
     trend,
 )
+from app.interface.themes import PanelStyles
+from app.interface.wording import times, wrapped
 from app.models.description import percent
 from engines.ralm.events import RalmStatistics
 
@@ -106,7 +107,7 @@ def footer(
 
 
 def _introduction(width: int, styles: PanelStyles) -> list[Text]:
-    lines = phrases.wrapped(phrases.INTRODUCTION, width)
+    lines = wrapped(phrases.INTRODUCTION, width)
     return [Text(line, style=styles.dim) for line in lines]
 
 
@@ -115,7 +116,7 @@ def _large_headline(stats: SessionStatistics, height: int, styles: PanelStyles) 
     faster = phrases.is_faster(stats.current)
     if height < LARGE_DIGITS_HEIGHT or not faster or stats.budget_status is None:
         return [headline(stats, styles)]
-    number = phrases.mark(stats.budget_status) + phrases.times(stats.current.ratio)
+    number = phrases.mark(stats.budget_status) + times(stats.current.ratio)
     style = styles.accent + Style(bold=True)
     drawn = Digits(number.replace("×", "x").replace("~", "")).render(style)
     rows = [part.text for part in drawn if isinstance(part, Segment) and part.text != "\n"]
@@ -138,7 +139,7 @@ def _speed_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> l
 
 def _unaided_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
     said = f"{phrases.UNAIDED} {phrases.advice(stats, styles.larger)}"
-    return [Text(line, style=styles.dim) for line in phrases.wrapped(said, width)]
+    return [Text(line, style=styles.dim) for line in wrapped(said, width)]
 
 
 def _speed_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
@@ -188,7 +189,7 @@ def _ready_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> l
     if not parts:
         return [
             *lines,
-            *(Text(row, style=styles.dim) for row in phrases.wrapped(NOTHING_READY, width)),
+            *(Text(row, style=styles.dim) for row in wrapped(NOTHING_READY, width)),
         ]
     return [
         *lines,
@@ -255,7 +256,7 @@ def _passage_lines(stats: SessionStatistics, width: int, styles: PanelStyles) ->
         phrases.strides(stats.retrieval),
         phrases.search_saved(stats.retrieval),
     )
-    lines = chain.from_iterable(phrases.wrapped(line, width) for line in said)
+    lines = chain.from_iterable(wrapped(line, width) for line in said)
     return [_title("passages", styles), *(Text(line, style=styles.text) for line in lines), Text()]
 
 
@@ -274,8 +275,8 @@ def _draft_model_lines(stats: SessionStatistics, width: int, styles: PanelStyles
     said = [line for line in (phrases.draft_model(stats), phrases.training(stats)) if line]
     if not said:
         return []
-    wrapped = chain.from_iterable(phrases.wrapped(line, width) for line in said)
-    lines = [Text(line, style=styles.text) for line in wrapped]
+    rows = chain.from_iterable(wrapped(line, width) for line in said)
+    lines = [Text(line, style=styles.text) for line in rows]
     title = "draft model" if phrases.draft_model(stats) else "learning"
     return [_title(title, styles), *lines, Text()]
 

@@ -21,11 +21,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from app.conversation.session_statistics import SessionStatistics
-from app.interface.commands.keymap import keymap_of
+from app.interface.keymap import keymap_of
 from app.interface.panel.details import details_side_by_side
-from app.interface.panel.drawing import PanelStyles
 from app.interface.panel.layout import column, footer
-from app.interface.themes import panel_styles, style_classes
+from app.interface.themes import PanelStyles, panel_styles, style_classes
 
 
 class LineCanvas(Widget):

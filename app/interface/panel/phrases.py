@@ -6,12 +6,12 @@ nothing is shown before it was measured.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from app.conversation.session_statistics import SessionStatistics, Throughput
-from app.models.description import format_speed, format_time_left, percent
+from app.interface.wording import duration, time_left, times
+from app.models.description import format_speed, percent
 from app.runtime.learning import Learned, LearningProgress
 from engines.budget.protocol import BudgetStatus
 from engines.ralm.events import RalmStatistics
@@ -88,11 +88,6 @@ def ratio(throughput: Throughput, budget_status: BudgetStatus, *, writing: bool 
     return f"{about}{round((1 - throughput.ratio) * 100)}% slower"
 
 
-def times(value: float) -> str:
-    """`2.3×`; two decimals below 1.1."""
-    return f"{value:.2f}×" if value < 1.1 else f"{value:.1f}×"
-
-
 def mark(budget_status: BudgetStatus) -> str:
     """The prefix of figures that rest on an estimate."""
     return "" if budget_status.plain_measured else "~"
@@ -108,16 +103,6 @@ def percents(shares: Sequence[float]) -> list[str]:
         "<1%" if share > 0 and not number else f"{number}%"
         for number, share in zip(whole, shares, strict=True)
     ]
-
-
-def duration(seconds: float) -> str:
-    """`42 s`, `3 min 5 s`; what would round to nothing is `<0.1 s`."""
-    if 0 < seconds < 0.05:
-        return "<0.1 s"
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def is_unaided(stats: SessionStatistics) -> bool:
@@ -174,11 +159,6 @@ def dense_states(count: int) -> str:
     return f"{count:,}" if count >= MANY_STATES else f"{count:,} (still few)"
 
 
-def wrapped(text: str, width: int) -> list[str]:
-    """`text` wrapped to lines of at most `width` characters."""
-    return textwrap.wrap(text, max(width, 8))
-
-
 def idle(progress: EncodingProgress | None) -> str:
     """`indexing imports 12% · 3 min left`: idle work; empty if nothing worth showing."""
     if progress is None:
@@ -186,11 +166,6 @@ def idle(progress: EncodingProgress | None) -> str:
     what = "indexing imports" if progress.imports else "indexing chats"
     share = percent(progress.done / max(1, progress.total))
     return f"{what} {share}{time_left(progress.seconds_left)}"
-
-
-def time_left(seconds: float | None) -> str:
-    """` · 3 min left`; empty while unknown."""
-    return "" if seconds is None else f" · {format_time_left(seconds)}"
 
 
 def learning(progress: LearningProgress | Learned | None) -> str:

@@ -13,12 +13,12 @@ from itertools import pairwise, zip_longest
 from rich.style import Style
 from rich.text import Text
 
-from app.interface.chat.topbar import short_name
 from app.interface.draft_origins import LABELS_BY_NAME
-from app.interface.panel.drawing import PanelStyles, bar
-from app.interface.panel.phrases import duration, times, wrapped
+from app.interface.panel.drawing import bar
 from app.interface.statistics.column_chart import Column, ColumnPart, Frame, column_chart
 from app.interface.statistics.line_chart import MARK, Curve, Mark, line_chart
+from app.interface.themes import PanelStyles
+from app.interface.wording import duration, short_name, times, wrapped
 from app.models.description import format_size, percent
 from app.sanitise import one_line
 from app.usage_report import DraftModelReport, Period, UsageReport

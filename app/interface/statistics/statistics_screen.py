@@ -17,7 +17,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from app.interface.commands.keymap import keymap_of
+from app.interface.keymap import keymap_of
 from app.interface.statistics.page import page
 from app.interface.themes import panel_styles, style_classes
 from app.locations import Locations

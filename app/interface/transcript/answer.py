@@ -17,7 +17,6 @@ from app.conversation.citations import Citation
 from app.conversation.statistics import Piece, attributed_pieces
 from app.interface.cells import keep_end, keep_start
 from app.interface.draft_origins import ORIGINS
-from app.interface.panel.phrases import duration, wrapped
 from app.interface.transcript.markdown import MarkdownStream
 from app.interface.transcript.plain_text import (
     NO_TEXT,
@@ -29,6 +28,7 @@ from app.interface.transcript.plain_text import (
 )
 from app.interface.transcript.rows import Layout, Row, rows_of
 from app.interface.transcript.styles import Line, Styles
+from app.interface.wording import duration, wrapped
 from app.sanitise import StreamCleaner, clean, tilde_path
 from engines.chat_template.reasoning import ReasoningSplit, split_reasoning
 

@@ -8,15 +8,16 @@ belong to the prompt (`ChatView.claim_typing`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.message import Message as TextualMessage
 from textual.strip import Strip
 
-from app.interface.messages import MessageActionRequested
 from app.interface.transcript.answer import Answer
 from app.interface.transcript.entries import Question
 from app.interface.transcript.selection import Extent
@@ -25,6 +26,14 @@ from app.interface.transcript.transcript import Transcript
 CURSOR = "█"
 
 Message = Question | Answer
+
+
+@dataclass
+class MessageActionRequested(TextualMessage):
+    """The user requested an action of `MessageActions` on a message of the transcript."""
+
+    action: str
+    message: Message | None
 
 
 class MessageList(Transcript, can_focus=True):

@@ -22,8 +22,8 @@ from app.importing.events import Event as ImportEvent
 from app.interface.app import Specchat
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.prompt import Prompt
-from app.interface.commands.keymap import Keymap
-from app.interface.commands.scopes import SCOPES
+from app.interface.keymap import Keymap
+from app.interface.scopes import SCOPES
 from app.locations import locate
 from app.models.discovery import embedded
 from app.runtime.model_thread import Model

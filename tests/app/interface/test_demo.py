@@ -32,7 +32,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 def of(made: Stage) -> Demo:
     screen = made.app.chat_screen
     stage = DemoStage(Path("/demo"), Options(), Path("/demo/commands.md"))
-    return Demo(screen, screen._session_statistics, stage)
+    return Demo(screen.conversation, screen.import_task, screen._session_statistics, stage)
 
 
 def caption(made: Stage) -> str:

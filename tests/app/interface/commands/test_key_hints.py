@@ -9,8 +9,8 @@ import pytest
 from app.interface.commands import key_hints
 from app.interface.commands.help import Help
 from app.interface.commands.key_hints import Hints, KeyHints
-from app.interface.commands.keymap import Keymap
-from app.interface.commands.scopes import SCOPES
+from app.interface.keymap import Keymap
+from app.interface.scopes import SCOPES
 from tests.app.interface.conftest import SCRIPT, Stage, ask, ready, type_in, until
 from tests.app.interface.scripted import Script
 

@@ -13,9 +13,9 @@ from textual.worker import Worker
 
 from app.interface.commands.command import Command
 from app.interface.commands.help import NO_MATCH, PANEL_TITLE, Help
-from app.interface.commands.keymap import UNBOUND
 from app.interface.commands.table import COMMANDS, RUN
 from app.interface.draft_origins import ORIGINS
+from app.interface.keymap import UNBOUND
 from app.interface.screen import ChatScreen
 from tests.app.interface.conftest import Stage, ask, until
 

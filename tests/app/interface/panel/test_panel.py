@@ -16,8 +16,9 @@ from app.conversation.session_statistics import SessionStatistics, Throughput
 from app.interface.draft_origins import LABELS_BY_NAME, MODEL_LABEL, ORIGINS
 from app.interface.panel import phrases
 from app.interface.panel.details import details, details_side_by_side
-from app.interface.panel.drawing import NO_VALUE, PanelStyles, allocate_columns, bar, sparkline
+from app.interface.panel.drawing import NO_VALUE, allocate_columns, bar, sparkline
 from app.interface.panel.layout import column, footer
+from app.interface.themes import PanelStyles
 from app.runtime.idle_encoding import EncodingProgress
 from engines.budget.protocol import BudgetStatus
 from engines.draft_tree import CHATS, ORIGIN_NAMES

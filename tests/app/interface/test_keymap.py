@@ -18,9 +18,9 @@ from textual.widgets import OptionList, Static
 import app.interface
 from app.config import load_config
 from app.interface.commands.help import Help
-from app.interface.commands.keymap import FORMER_IDS, Keymap
-from app.interface.commands.scopes import ALWAYS, SCOPES
 from app.interface.dialogs.search import ChatSearch
+from app.interface.keymap import FORMER_IDS, Keymap
+from app.interface.scopes import ALWAYS, SCOPES
 from app.interface.screen import ChatScreen
 from datastores.errors import InputError
 from tests.app.interface.conftest import Stage, ask, shown, type_in, until

@@ -1,10 +1,10 @@
-"""The top bar: the name of the model, as far as it fits."""
+"""Words that several screens share: the name of a model, as far as it fits."""
 
 from __future__ import annotations
 
 import pytest
 
-from app.interface.chat.topbar import short_name
+from app.interface.wording import short_name
 
 
 @pytest.mark.parametrize(

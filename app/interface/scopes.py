@@ -12,7 +12,6 @@ from textual.widgets import Input, TextArea
 from app.interface.chat.chat_list import ChatList
 from app.interface.chat.prompt import Prompt
 from app.interface.commands.help import Help
-from app.interface.commands.keymap import Scope
 from app.interface.dialogs.basic import Confirm, InputDialog
 from app.interface.dialogs.chat_settings import ChatSettingsForm
 from app.interface.dialogs.cited_passages import CitedPassages
@@ -20,6 +19,7 @@ from app.interface.dialogs.presets import PresetList
 from app.interface.dialogs.search import ChatSearch
 from app.interface.imports.import_screen import ImportScreen
 from app.interface.imports.imports_screen import ImportsScreen
+from app.interface.keymap import Scope
 from app.interface.models.picker import ModelPicker
 from app.interface.screen import ChatScreen
 from app.interface.statistics.statistics_screen import StatisticsScreen

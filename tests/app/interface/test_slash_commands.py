@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.interface.commands.slash_commands import (
+from app.interface.commands.table import COMMANDS, FORMER_SLASH, SLASH, SLASH_NAMES
+from app.interface.slash_commands import (
     SlashLine,
     SlashName,
     as_typed,
@@ -14,7 +15,6 @@ from app.interface.commands.slash_commands import (
     parse,
     unknown,
 )
-from app.interface.commands.table import COMMANDS, FORMER_SLASH, SLASH, SLASH_NAMES
 
 NAMES = [SlashName(name, "", "") for name in ("new", "new-private", "import", "imports", "model")]
 
