@@ -1,9 +1,8 @@
-"""What drafters may learn from: the library's texts and the chats that are not private, as one.
+"""The texts that drafters may learn from: the library's, and those of chats that are not private.
 
-Owns which texts these are (an answer that repeated itself until it was stopped is none), and that
-no secret in a chat leaves its transcript. Every store made
-from texts (CREST, dense index, passages) is a projection of this: it stores the keys of what it
-contains, and asks for the difference.
+Answers that were stopped because they repeated themselves are excluded, and secrets in chats are
+redacted. Every store made from texts (CREST, dense index, passages) is a projection of this: it
+stores the keys of its texts, and asks for the difference.
 """
 
 from __future__ import annotations
@@ -16,11 +15,10 @@ from datastores.chats.records import LOOPED, STREAMING
 from datastores.library.documents import CHATS
 from datastores.library.library import Library
 from datastores.redaction import redact
-from datastores.storage.sqlite import Store
 from datastores.tokens import unpack
 
 _MESSAGE_PREFIX = b"message "
-"""Of the key of a message; its history's name and its number follow, since the numbers of a
+"""Prefix of the key of a message. Its history's name and its number follow, since the numbers of a
 history that replaced a damaged one start again. A text's key is its digest."""
 
 _FINISHED = f"""
@@ -32,13 +30,13 @@ _FINISHED = f"""
 
 @dataclass(frozen=True, slots=True)
 class CorpusText:
-    """A piece of text that is drafted from on its own.
+    """A piece of text that is drafted from separately.
 
     Attributes:
         kind: chats, notes, code or shell, as in `datastores.library.documents`.
         role: in chats, user or assistant; empty elsewhere.
         text: without secrets.
-        tokens: the exact token ids of `text`, if they were stored; else empty.
+        tokens: the exact token ids of `text`; empty if they were not stored.
         tokenizer: fingerprint of the tokenizer that `tokens` belong to.
     """
 
@@ -58,11 +56,7 @@ class Difference:
 
 
 class Corpus:
-    """The texts of one library and one history. For one thread; others open their own.
-
-    Attributes:
-        library: the imported texts.
-    """
+    """The texts of one library and one history. For one thread; others open their own."""
 
     def __init__(self, library: Library, history: History) -> None:
         self.library = library
@@ -70,13 +64,13 @@ class Corpus:
         self._prefix = _MESSAGE_PREFIX + history.name.encode() + b" "
 
     def difference(self, known: Iterable[bytes]) -> Difference:
-        """What a store that contains `known` has to add and remove to contain exactly this."""
+        """The keys that a store with `known` must add and remove to hold exactly these texts."""
         present = {*self.library.digests(), *self._messages()}
         seen = frozenset(known)
         return Difference(tuple(sorted(present - seen)), tuple(sorted(seen - present)))
 
     def read(self, key: bytes) -> tuple[CorpusText, ...]:
-        """The parts of the text under one key; none if it was deleted meanwhile."""
+        """The parts of the text under one key; none if it has been deleted."""
         if is_message(key):
             own = key.startswith(self._prefix)
             return self._message(int(key.removeprefix(self._prefix))) if own else ()
@@ -84,8 +78,10 @@ class Corpus:
         return tuple(CorpusText(part.kind, part.role, part.text) for part in parts)
 
     def library_version(self) -> tuple[int, int]:
-        """A value that changes whenever the library does; comparable within this object only."""
-        return _version(self.library.store)
+        """A value that changes with every commit to the library, of this connection or another."""
+        store = self.library.store
+        foreign = store.rows("PRAGMA data_version")[0]["data_version"]
+        return int(foreign), store.db.conn.total_changes
 
     def last_message(self) -> int:
         """Id of the newest message, finished or not; 0 if there is none."""
@@ -96,8 +92,8 @@ class Corpus:
     def messages_since(self, message: int) -> tuple[list[bytes], int]:
         """Keys of the finished messages after `message`, and the message to start from next time.
 
-        That is the one before the oldest answer still being generated, so that none is missed;
-        messages after it are returned again.
+        That is the one before the oldest unfinished answer, so that none is missed; messages after
+        it are returned again.
         """
         store = self._history.store
         rows = store.rows(f"{_FINISHED} AND messages.id > ? ORDER BY messages.id", (message,))
@@ -110,7 +106,7 @@ class Corpus:
         return [self._key(row["id"]) for row in self._history.store.rows(_FINISHED)]
 
     def _message(self, message: int) -> tuple[CorpusText, ...]:
-        """One message; without its tokens if it has a secret, since they spell it."""
+        """One message; without its tokens if it has a secret, since they contain it."""
         sql = f"SELECT role, content, tokens, tokenizer FROM messages WHERE id IN ({_FINISHED})"
         for row in self._history.store.rows(f"{sql} AND id = ?", (message,)):
             text, secrets = redact(row["content"])
@@ -125,11 +121,5 @@ class Corpus:
 
 
 def is_message(key: bytes) -> bool:
-    """Whether `key` is that of a chat message, not of a library text."""
+    """Whether `key` belongs to a chat message rather than a library text."""
     return key.startswith(_MESSAGE_PREFIX)
-
-
-def _version(store: Store) -> tuple[int, int]:
-    """Changes with every commit, of other connections or of this one."""
-    foreign = store.rows("PRAGMA data_version")[0]["data_version"]
-    return int(foreign), store.db.conn.total_changes

@@ -1,15 +1,14 @@
 """Every error that specchat raises on purpose: one root, few leaves.
 
-A message is one line for the person, with the offending value and how to fix it. The command
-line and the interface print it; nothing below them swallows it. Defined in the lowest package, so
-that all three can raise it.
+A message is one line for the user, with the offending value and how to fix it. The command line and
+the interface print it; nothing below them swallows it.
 """
 
 from __future__ import annotations
 
 
 class SpecchatError(Exception):
-    """The root. `str(error)` is one line for a person; exit code 1 on the command line."""
+    """The root. `str(error)` is one line for the user; exit code 1 on the command line."""
 
 
 class ModelError(SpecchatError):
@@ -25,4 +24,4 @@ class StoreError(SpecchatError):
 
 
 class InputError(SpecchatError):
-    """Input from the person that cannot be used as it is."""
+    """Input from the user that cannot be used as it is."""

@@ -1,14 +1,13 @@
-"""Saved KV cache states of chats, as files, so that a reopened chat need not be read again.
+"""Saved KV cache states of chats, as files, so that a reopened chat needs no prefill.
 
-A text is cut into blocks. Each file holds the state of one block's tokens, and is named by what
-comes before it and by where it ends: `PARENT-OWN.kv`, where OWN = sha256(PARENT, tokens). So a
-longer chat only adds blocks, and texts that begin alike (chats with the same system prompt or
-attached document) share them. Blocks are in a folder for each key: whatever a state depends on,
-such as the model and the build. A list for each chat names its blocks; a block that none names is
-deleted, and so is whatever a killed process left.
+A text is cut into blocks. Each file holds the state of one block's tokens, and its name identifies
+all tokens up to its start and to its end: `PARENT-OWN.kv`, where OWN = sha256(PARENT, tokens). So a
+longer chat only adds blocks, and texts with a common prefix (chats with the same system prompt or
+attached document) share them. Each key, which stands for everything that a state depends on (the
+model, the build), has its own folder. A list for each chat names its blocks; blocks that no list
+names are deleted, as are files of killed processes.
 
-A cache: a damaged, truncated or foreign file is deleted, and its text is read by the model again.
-Owns files, bounds and erasure. Refuses to know what a state is and what chats are.
+It is a cache: a damaged, truncated or foreign file is deleted, and its text is prefilled again.
 
     file: CRC-32 of the rest (8 hexadecimal digits), newline
           JSON {"key", "start", "seconds", "tokens"}, newline
@@ -42,10 +41,10 @@ ROOT = "0" * 32
 """The parent of a text's first block."""
 BLOCK_SUFFIX, LIST_SUFFIX, LOCK_FILE = ".kv", ".json", "lock"
 LOCK_TIMEOUT_S = 10.0
-"""How long to wait for another process, which holds the lock while it writes one block at most."""
+"""Longest wait for another process, which holds the lock while it writes at most one block."""
 MAX_HEADER_BYTES = 1 << 12
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
-"""Raised for a file that is gone, damaged or truncated."""
+"""Raised for a file that is missing, damaged or truncated."""
 
 State = NDArray[np.uint8]
 Ids = NDArray[np.uint32]
@@ -57,10 +56,10 @@ class KvBlock:
     """Consecutive tokens of a text.
 
     Attributes:
-        parent: stands for all tokens before them.
+        parent: identifies all tokens before them.
         start: number of tokens before them.
         tokens: uint32 [n].
-        seconds: that the model takes to read them.
+        seconds: time of their prefill.
     """
 
     parent: str
@@ -70,7 +69,7 @@ class KvBlock:
 
     @property
     def own(self) -> str:
-        """Stands for all tokens up to the last of these: the parent of the next block."""
+        """Identifies all tokens up to the last of these: the parent of the next block."""
         return hashlib.sha256(self.parent.encode() + self.tokens.tobytes()).hexdigest()[:32]
 
     @property
@@ -80,23 +79,23 @@ class KvBlock:
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """File name."""
         return f"{self.parent}-{self.own}{BLOCK_SUFFIX}"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredStates:
-    """What is stored of all models: `chats` whose states are kept, and the `bytes` they take."""
+    """What is stored for all keys: the number of `chats`, and their size in `bytes`."""
 
     chats: int
     bytes: int
 
 
 def split(tokens: Sequence[int], size: int, seconds: float) -> Iterator[KvBlock]:
-    """`tokens`, `size` at a time; 0 for all in one block.
+    """Cut `tokens` into blocks of `size`; 0 for one block.
 
     Args:
-        seconds: to read one token.
+        seconds: prefill time of one token.
     """
     ids = np.asarray(tokens, "<u4")
     parent = ROOT
@@ -116,7 +115,7 @@ class KvBlocks:
     def __init__(self, root: Path, key: str, max_bytes: int) -> None:
         """Args:
         root: folder of all keys.
-        max_bytes: of all keys together; the chats least recently used are dropped first.
+        max_bytes: limit for all keys together; the least recently used chats are dropped first.
         """
         self._root = root
         self._folder = root / hashlib.sha256(key.encode()).hexdigest()[:32]
@@ -124,10 +123,10 @@ class KvBlocks:
         self._max_bytes = max_bytes
 
     def find(self, tokens: Sequence[int], *, whole: bool) -> list[KvBlock]:
-        """The stored blocks that `tokens` begin with, in order.
+        """The stored blocks that `tokens` start with, in order.
 
-        Of the last one, the first tokens alone may be those that are asked for; not with `whole`,
-        which also leaves at least one token to be read.
+        The last one may match only in its first tokens, unless `whole`, which also leaves at least
+        one token to evaluate.
         """
         ids = np.asarray(tokens, np.uint32).tolist()
         children = self._children()
@@ -157,7 +156,7 @@ class KvBlocks:
         """The state of `block`.
 
         Raises:
-            StoreError: it is gone, damaged or of another key; then its file is deleted.
+            StoreError: the file is missing, damaged or of another key; it is deleted.
         """
         path = self._folder / block.name
         try:
@@ -175,11 +174,11 @@ class KvBlocks:
 
     def drop(self, block: KvBlock) -> None:
         """Delete a block that cannot be used."""
-        with suppress(OSError):  # then it stays, and is refused again
+        with suppress(OSError):  # it is rejected again next time
             (self._folder / block.name).unlink()
 
     def assign(self, chat: str, blocks: Sequence[KvBlock]) -> list[KvBlock]:
-        """Make `blocks` those of `chat`, in place of earlier ones; returns those not stored yet."""
+        """Make `blocks` those of `chat`; returns those that are not stored yet."""
         with self._writing():
             self._folder.mkdir(mode=0o700, exist_ok=True)
             names = [block.name for block in blocks]
@@ -188,7 +187,7 @@ class KvBlocks:
             return [block for block in blocks if not (self._folder / block.name).exists()]
 
     def add(self, chat: str, block: KvBlock, state: State) -> bool:
-        """Write a block assigned to `chat`; whether there was room for it."""
+        """Write a block assigned to `chat`; returns whether there was room for it."""
         facts = {
             "key": self._key,
             "start": block.start,
@@ -208,7 +207,7 @@ class KvBlocks:
             return True
 
     def forget(self, chat: str) -> None:
-        """Delete what `chat` alone has."""
+        """Delete blocks that only `chat` has."""
         if not self._root.exists():
             return
         with self._writing():
@@ -221,7 +220,7 @@ class KvBlocks:
         return self._folder / f"{hashlib.sha256(chat.encode()).hexdigest()[:32]}{LIST_SUFFIX}"
 
     def _children(self) -> dict[str, list[Path]]:
-        """Files of blocks by their parents."""
+        """Files of blocks by parent."""
         children: dict[str, list[Path]] = {}
         for path in self._folder.glob(f"*{BLOCK_SUFFIX}"):
             children.setdefault(path.name.partition("-")[0], []).append(path)
@@ -247,8 +246,8 @@ class KvBlocks:
                 yield block
 
     def _make_room(self, kept: Path, size: int) -> bool:
-        """Delete chats until `size` bytes more are within the bound, never the one listed in
-        `kept`. Deletes none if that alone is too large."""
+        """Delete the least recently used chats until `size` more bytes fit, but not the list `kept`
+        and its blocks; none if these alone are too large. Returns whether there is room."""
         own = _size(kept) + sum(_size(self._folder / name) for name in _listed(kept))
         if own + size > self._max_bytes:
             return False
@@ -268,7 +267,7 @@ class KvBlocks:
 
 
 def stored(root: Path) -> StoredStates:
-    """How much is stored in the folder of all keys."""
+    """What is stored in the folder of all keys."""
     return StoredStates(
         sum(1 for _ in _lists(root)),
         sum(_size(path) for folder in _folders(root) for path in folder.iterdir()),
@@ -276,10 +275,10 @@ def stored(root: Path) -> StoredStates:
 
 
 def retain(root: Path, chats: set[str]) -> None:
-    """Delete what is not of `chats`, of every key, and what killed processes left.
+    """Delete what does not belong to `chats`, for every key, and files of killed processes.
 
     Raises:
-        StoreError: something cannot be deleted; calling this again completes the work.
+        StoreError: a file cannot be deleted; another call completes the work.
     """
     if not root.exists():
         return
@@ -293,7 +292,7 @@ def retain(root: Path, chats: set[str]) -> None:
 
 @contextmanager
 def _locked(root: Path) -> Iterator[None]:
-    """Hold the lock that every writer holds; raises StoreError for what fails within."""
+    """Hold the lock of all writers, and translate errors into StoreError."""
     try:
         with FileLock(root / LOCK_FILE, timeout=LOCK_TIMEOUT_S, mode=0o600):
             yield
@@ -305,8 +304,8 @@ def _locked(root: Path) -> Iterator[None]:
 
 
 def _collect_garbage(folder: Path) -> None:
-    """Delete files that no list names, and the folder if nothing is left. Under the lock, where no
-    file is being written."""
+    """Delete files that no list names, and the folder if it is empty. The caller holds the lock, so
+    no file is being written."""
     lists = set(folder.glob(f"*{LIST_SUFFIX}"))
     named = {name for path in lists for name in _listed(path)}
     for path in folder.iterdir():
@@ -325,7 +324,7 @@ def _lists(root: Path) -> Iterator[Path]:
 
 
 def _listed(path: Path) -> list[str]:
-    """The names of blocks in a list; none if it is damaged."""
+    """The names of blocks in a list; empty if it is damaged."""
     return _read_list(path, lambda content: [str(name) for name in content["blocks"]], [])
 
 

@@ -1,9 +1,9 @@
-"""Removing secrets from texts: keys, tokens and passwords, by their usual formats.
+"""Removes secrets from texts: keys, tokens and passwords, by their usual formats.
 
-Runs before imports are stored, and before chats enter any store but the history. The value is
+It runs before imports are stored, and before chats enter any store but the history. The value is
 removed, its name stays. A missed secret leaks into drafts, a false positive costs one word: when in
-doubt, remove. detect-secrets was measured and rejected: 0.35 ms per line, and three false positives
-per line of command-line help.
+doubt, remove. detect-secrets was rejected: 0.35 ms per line, and three false positives per line of
+command-line help.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class SecretPattern:
     """One format of secrets.
 
     Attributes:
-        kind: what it is, for people; plural with an s.
-        hints: the lower-cased text must contain one of these; checking that costs next to nothing.
+        kind: name for messages; plural with an s.
+        hints: the lower-cased text must contain one of these, which is cheap to check.
         pattern: its group `secret`, or the whole match without such a group, is removed.
     """
 
@@ -34,7 +34,7 @@ class SecretPattern:
 
 
 def redact(text: str) -> tuple[str, int]:
-    """`text` without its secrets, and how many there were."""
+    """`text` without its secrets, and their number."""
     clean, kinds = redact_kinds(text)
     return clean, len(kinds)
 
@@ -58,7 +58,7 @@ def _redacted(match: re.Match[str]) -> str:
 
 
 def _token(*hints: str, pattern: str) -> SecretPattern:
-    """A token with a known prefix, not in the middle of a word."""
+    """A token with a known prefix, which must start a word."""
     return SecretPattern(ACCESS_TOKEN, hints, re.compile(rf"(?<![A-Za-z0-9_]){pattern}"))
 
 
@@ -70,7 +70,7 @@ _NOT_CODE = (
     r"|undefined|required|pass(?:word|wd)?|secret|token|\w{0,40}_(?:pass(?:word|wd)?|secret|token))"
     r"(?![\w-])|(?:[a-z_]\w{0,40}\.){1,5}[a-z_]\w{0,40}(?![\w-]))"
 )
-"""Excludes what follows `password =` in code: a type, a constant, a variable, an attribute."""
+"""Excludes code after `password =`: a type, a constant, a variable, an attribute."""
 
 _PASSWORD = r"(?:pass(?:word|wd|phrase)|pwd)"
 _KEY = (
@@ -113,8 +113,8 @@ SECRET_PATTERNS = (
     SecretPattern(
         ACCESS_TOKEN,
         ("eyj",),
-        # A JSON Web Token. Of each run of its letters, whether another follows is found out once,
-        # whatever number of tokens could begin in it.
+        # A JSON Web Token. For each run of its letters, the lookahead tests once whether another
+        # run follows, however many tokens could start in it.
         re.compile(
             r"(?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]++\.eyJ[A-Za-z0-9_-]{8})(?:[A-Za-z0-9_]*+-)*?"
             r"(?P<secret>eyJ[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*)?)"

@@ -1,17 +1,15 @@
 """The form in which texts and queries are searched: one spelling for what reads the same.
 
-Folding makes one of a ligature and its letters, full-width and plain ones, composed and decomposed
-ones, capital and small ones, with and without accents or vowel points, digits of all scripts, and
-drops what is invisible (soft hyphens, zero-width characters, variation selectors). Words lose their
+Folding unifies ligatures and their letters, full-width and plain, composed and decomposed, capital
+and small letters, with and without accents or vowel points, digits of all scripts, and drops
+invisible characters (soft hyphens, zero-width characters, variation selectors). Words lose their
 Arabic or Hebrew article, katakana becomes hiragana, and "C++" and emoji are words.
 
-Scripts without blanks between words, and Korean, whose endings stick to words, are indexed by
-bigrams of characters, as in Lucene's CJKAnalyzer, and by single characters; letters of other
-scripts beside them are words of their own. A text is also found by the parts of its identifiers
-("maxPoolSize"), by words that were hyphenated at the end of a line, and by umlauts as two letters.
-
-The case of ASCII is left to the index. Owns these rules. Refuses to know indexes, and which words
-of a question matter.
+Scripts without blanks between words, and Korean, whose endings are attached to words, are indexed
+by bigrams of characters, as in Lucene's CJKAnalyzer, and by single characters; adjacent letters of
+other scripts are separate words. A text is also found by the parts of its identifiers
+("maxPoolSize"), by words hyphenated at the end of a line, and by umlauts written as two letters.
+The case of ASCII is left to the index.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ _INVISIBLE = re.compile(
 )
 """Soft hyphens, joiners, marks of direction, variation selectors, and Arabic's tatweel."""
 _NO_LETTERS = str.maketrans("™℠", "  ")
-"""Else they become letters of the word that they follow."""
+"""Otherwise they become letters of the preceding word."""
 _PLAIN_LETTERS = str.maketrans(
     {
         **dict(zip("łøđħŧıґðʼ", "lodhtiгd'", strict=True)),
@@ -42,18 +40,18 @@ _PLAIN_LETTERS = str.maketrans(
         **dict(zip("ൺൻർൽൾൿ", ("ണ്", "ന്", "ര്", "ല്", "ള്", "ക്"), strict=True)),
     }
 )
-"""Letters whose stroke, or missing dot, is no mark by itself, and others with two spellings."""
+"""Letters whose stroke or missing dot is not a separate mark, and others with two spellings."""
 _DIGIT = re.compile(r"\d")
 _DROPPED_MARKS = frozenset([1, *range(10, 37), *range(200, 241)])
 """Combining classes of overlays, Hebrew and Arabic points and accents; not of marks that make
 another letter, such as the vowels of Indian scripts and the voicing of kana."""
 _NUKTA = frozenset("\u093c\u0a3c")
-"""Dots of Hindi and Panjabi letters, which people leave out."""
+"""Dots of Hindi and Panjabi letters, which are often left out."""
 _FOREIGN = re.compile(
     "[^\\x00-\\x7f\u2010-\u2027\u2030-\u205e\u2190-\u21ff\u2500-\u25ff\u3001-\u3003\u3008-\u3011"
     "\u3400-\u4dbf\u4e00-\u9fff]+"
 )
-"""What may have another spelling: neither ASCII, common signs between words, nor ideographs."""
+"""Characters with several spellings: not ASCII, common signs between words, or ideographs."""
 
 _EAST_ASIAN = (
     "\u3005-\u3007\u3021-\u3029\u3031-\u3035\u303b\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff"
@@ -65,7 +63,7 @@ _SOUTH_EAST_ASIAN = (
     "\u1780-\u17d3\u17d7\u17dc\u17dd"
 )
 _RUN = re.compile(f"([{_EAST_ASIAN}]+|[{_HANGUL}]+|[{_SOUTH_EAST_ASIAN}]+)")
-"""Characters of one script that is indexed by bigrams."""
+"""Characters of a script that is indexed by bigrams."""
 WORD_CHARACTER = rf"[^\W_{_EAST_ASIAN}{_HANGUL}{_SOUTH_EAST_ASIAN}]"
 """A regular expression for a letter or digit of the other scripts."""
 _MARKS = (
@@ -74,11 +72,11 @@ _MARKS = (
     "\u17b4-\u17d1\u17d3\u17dd\u3099\u309a"
 )
 _UNIT = re.compile(f"(?:.|^)(?:\u17d2.|[{_MARKS}])*", re.DOTALL)
-"""A character with the vowels and tones around it: Thai, Lao, Burmese, Khmer."""
+"""A character with its vowels and tones: Thai, Lao, Burmese, Khmer."""
 
 _EMOJI = re.compile("[\u2600-\u27bf\u2b50\U0001f000-\U0001f3fa\U0001f400-\U0001faff]")
 _AS_LETTER = 0xF0000
-"""Added to the code of an emoji: a private character, which indexes take for a letter."""
+"""Added to the code of an emoji, which gives a private character that indexes treat as a letter."""
 WORD = re.compile(
     r"[\w\u0900-\u0963\u0966-\u0f0a\u0f18-\u109f\u1700-\u17d3\u1a00-\u1cff\ua800-\uabff"
     r"\U000f0000-\U0010fffd]+"
@@ -86,12 +84,12 @@ WORD = re.compile(
 """A word in a search form; Python's `\\w` lacks the marks that are vowels."""
 
 _ARTICLE = re.compile(r"(?<!\w)(?:[وفبك]?ال|لل|[ושכ]?ה)(?=[\u05d0-\u05ea\u0621-\u064a]{3})")
-"""Of Arabic and Hebrew, with the conjunctions and prepositions that join it."""
+"""Arabic and Hebrew articles, with the conjunctions and prepositions attached to them."""
 _NASAL = re.compile("[ङञणनम]्(?=[क-ह])|ँ")
 """Nasals that Hindi also writes as a dot."""
 _HIRAGANA = str.maketrans({chr(code): chr(code - 0x60) for code in range(0x30A1, 0x30F7)})
 _SIGNED_NAME = re.compile(r"(?<![\w+#.])([A-Za-z])(?:(\+\+)(?![+#])|#(?![\w+#]))")
-"""Names of programming languages that differ in their signs: C++, C#."""
+"""Names of programming languages that differ only in signs: C++, C#."""
 
 _IDENTIFIER = re.compile(
     r"(?<![A-Za-z0-9])"
@@ -100,14 +98,14 @@ _IDENTIFIER = re.compile(
 )
 _IDENTIFIER_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z]{2})|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 MAX_IDENTIFIER_PARTS = 6
-"""More are an encoded number or picture."""
+"""Words with more parts are encoded numbers or pictures."""
 _HYPHENATED = re.compile(r"([^\W\d_]{2,})[-\u2010]\n[ \t>]*([^\W\d_]{2,})")
 _UMLAUTED = re.compile(r"\w*[äöüåøÄÖÜÅØ]\w*")
 _DIGRAPHS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
 
 
 def fold(text: str) -> str:
-    """`text` with one spelling for what reads the same; the case of ASCII stays."""
+    """`text` with one spelling for what reads the same; the case of ASCII is preserved."""
     return text if text.isascii() else _FOREIGN.sub(lambda found: _folded(found[0]), text)
 
 
@@ -123,7 +121,7 @@ def _is_dropped(mark: str) -> bool:
 
 
 def word_form(folded: str) -> str:
-    """A folded text, or query, with its words as an index has them."""
+    """A folded text or query with its words as in an index."""
     if "+" in folded or "#" in folded:
         folded = _SIGNED_NAME.sub(_spelt_sign, folded)
     if folded.isascii():
@@ -137,8 +135,8 @@ def _spelt_sign(match: re.Match[str]) -> str:
 
 
 def index_form(text: str) -> str:
-    """What an index of words is given of `text`: words between blanks, bigrams among them, and
-    behind them other spellings of some."""
+    """The indexed form of `text`: words and bigrams between blanks, followed by other spellings of
+    some words."""
     if "&" in text and ";" in text:
         text = html.unescape(text)
     more = " ".join(_other_spellings(text))
@@ -149,9 +147,9 @@ def index_form(text: str) -> str:
 
 
 def _other_spellings(text: str) -> Iterator[str]:
-    """Words that stand in `text` in another spelling."""
+    """Other spellings of words in `text`."""
     for found in _IDENTIFIER.finditer(text):
-        # A number in a name is no number of the text.
+        # A number in a name is not a number of the text.
         yield from (part for part in identifier_parts(found[0]) if len(part) > 1 and part.isalpha())
     if "\n" in text:
         for found in _HYPHENATED.finditer(text):
@@ -163,7 +161,7 @@ def _other_spellings(text: str) -> Iterator[str]:
 
 
 def identifier_parts(word: str) -> list[str]:
-    """The words in an identifier such as `maxPoolSize`; none in a name such as GitHub or iOS, or in
+    """The words in an identifier such as `maxPoolSize`; none for a name such as GitHub or iOS, or
     an encoded number."""
     parts = _IDENTIFIER_PART.findall(word)
     is_name = len(parts) == 2 and (word[0].isupper() or len(parts[0]) == 1)
@@ -173,7 +171,7 @@ def identifier_parts(word: str) -> list[str]:
 
 
 def with_digraphs(word: str) -> str:
-    """A word in small letters with two letters for each umlaut, as in German and Danish."""
+    """A word in lower case with two letters for each umlaut, as in German and Danish."""
     return word.lower().translate(_DIGRAPHS)
 
 
@@ -184,7 +182,7 @@ def _indexed_grams(run: str) -> list[str]:
 
 
 def grams(run: str) -> list[str]:
-    """The bigrams of a run; itself, if it is a single character."""
+    """The bigrams of a run, or the run itself if it is a single character."""
     units = [unit for unit in _UNIT.findall(run) if unit]
     return [first + second for first, second in pairwise(units)] or units
 
@@ -201,10 +199,10 @@ def is_gram(word: str) -> bool:
 
 
 class FoldedText:
-    """A text folded piece by piece, so that what is found in it can be shown in the original.
+    """A text folded piece by piece, so that matches can be shown in the original.
 
     Attributes:
-        text: folded, in small letters.
+        text: the folded text in lower case.
     """
 
     def __init__(self, original: str) -> None:
@@ -220,14 +218,14 @@ class FoldedText:
         self.text = "".join(folded)
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Where the characters from `start` to before `end` of the folded text are in the original.
+        """The place in the original of the folded characters from `start` to before `end`.
 
-        A character that was folded into several is there as a whole.
+        A character that was folded into several is included as a whole.
         """
         return self._original(start)[0], self._original(max(end - 1, start))[1]
 
     def _original(self, at: int) -> tuple[int, int]:
-        """Start and end of what was folded into the character `at`, marks behind it included."""
+        """Start and end in the original of the folded character `at`, with marks after it."""
         number = self._piece(at)
         folded, start, length = self._pieces[number]
         following = self._pieces[number + 1][0]
@@ -238,12 +236,12 @@ class FoldedText:
         return start, start + length
 
     def _piece(self, at: int) -> int:
-        """The number of the last piece that begins at or before `at` in the folded text."""
+        """Number of the last piece that starts at or before `at` in the folded text."""
         return bisect_right(self._pieces, at, key=lambda piece: piece[0]) - 1
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
-    """Where each piece begins, and the piece: ASCII, or a character with its marks."""
+    """Start and text of each piece: ASCII, or a character with its marks."""
     done = 0
     for found in _FOREIGN.finditer(text):
         if found.start() > done:
@@ -260,7 +258,7 @@ def _pieces(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _joins(character: str) -> bool:
-    """Whether normalisation may join it to the character before."""
+    """Whether normalisation may join it to the previous character."""
     return (
         combining(character) > 0
         or "\u1160" <= character <= "\u11ff"

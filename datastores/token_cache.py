@@ -1,7 +1,6 @@
-"""The corpus in one tokenizer's token ids: a cache, so that stores built from it need not tokenise.
+"""A cache of the corpus in one tokenizer's token ids, so that stores need not tokenise it.
 
-Each tokenised text is one row, written as a whole, so tokenising can stop after any text and
-resume. Owns the rows and how ids are packed. Refuses to know texts and tokenizers.
+Each tokenised text is one row, so tokenising can stop after any text and resume.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Ids = NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class TokenSpan:
-    """The tokens of one part of a text, and its kind, as a small number."""
+    """The tokens of one part of a text, and its kind as a small number."""
 
     kind: int
     tokens: Ids
@@ -37,7 +36,7 @@ class TokenizedText:
 
     @property
     def tokens(self) -> int:
-        """Of all spans together."""
+        """Number of tokens in all spans."""
         return sum(len(span.tokens) for span in self.spans)
 
 
@@ -54,7 +53,7 @@ class TokenCache:
     def open(cls, path: Path) -> TokenCache:
         """Open or create the cache."""
         opened = cls(Store(path, SCHEMA))
-        # A cache: what a power failure loses is tokenised again.
+        # What a power failure loses is tokenised again.
         opened.store.db.conn.execute("PRAGMA synchronous = NORMAL")
         return opened
 
@@ -66,33 +65,33 @@ class TokenCache:
         return [bytes(row["key"]) for row in self.store.rows("SELECT key FROM texts ORDER BY key")]
 
     def span_counts(self) -> list[tuple[bytes, int]]:
-        """The key of each text and how many spans it has, in the order of keys."""
+        """The key of each text and the number of its spans, sorted by key."""
         rows = self.store.rows("SELECT key, passages FROM texts ORDER BY key")
         return [(bytes(row["key"]), row["passages"]) for row in rows]
 
     def token_counts(self) -> dict[bytes, int]:
-        """The tokens of each text, by its key."""
+        """The number of tokens of each text, by key."""
         rows = self.store.rows("SELECT key, tokens FROM texts")
         return {bytes(row["key"]): row["tokens"] for row in rows}
 
     def write(self, texts: Sequence[TokenizedText]) -> None:
-        """Store `texts`, all or none; those that are there already are replaced."""
+        """Store `texts` in one transaction; existing ones are replaced."""
         rows = [(text.key, len(text.spans), text.tokens, _packed(text.spans)) for text in texts]
         with self.store.writing() as db:
             db.conn.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?, ?, ?)", rows)
 
     def read(self, keys: Iterable[bytes]) -> Iterator[TokenizedText]:
-        """The texts under `keys`, one at a time; those deleted meanwhile are left out."""
+        """The texts under `keys`, one at a time; deleted ones are left out."""
         for key in keys:
             for row in self.store.rows("SELECT ids FROM texts WHERE key = ?", (key,)):
                 yield TokenizedText(key, _unpacked(row["ids"]))
 
     def forget(self, keys: Iterable[bytes]) -> None:
-        """Delete texts, and leave no byte of them.
+        """Delete texts and overwrite their bytes.
 
         Raises:
-            StoreError: also if another process reads an older state; the next `forget`, even of
-                nothing, completes it.
+            StoreError: also if another process reads an older state; the next `forget`, even with
+                no keys, completes the work.
         """
         with self.store.writing() as db:
             before = db.conn.total_changes
@@ -120,7 +119,7 @@ SCHEMA = Schema(1, _texts, cache=True)
 
 
 def _packed(spans: Sequence[TokenSpan]) -> bytes:
-    """For each span: kind, bytes an id, number of ids (4 bytes), ids; all little-endian."""
+    """For each span: kind, bytes per id, number of ids (4 bytes), ids; all little-endian."""
     pieces = []
     for span in spans:
         ids = np.asarray(span.tokens, dtype="<u4")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 COMPARED_TOKENS = 256
-"""At a time, as one slice."""
+"""Tokens compared at a time, as one slice."""
 
 
 def pack(tokens: Sequence[int]) -> bytes:
@@ -26,8 +26,8 @@ def unpack(blob: bytes) -> tuple[int, ...]:
 def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
     """The length of the common prefix.
 
-    A draft model compares the whole chat at every draft, so lists are compared by slices: that
-    takes half the time of a loop over their tokens, a sixth if they share their integer objects.
+    A draft model compares the whole chat at every draft. Comparing slices takes half the time of a
+    loop over tokens, and a sixth if they share their integer objects.
     """
     shared, end = 0, min(len(one), len(other))
     while (

@@ -1,9 +1,8 @@
 """Writes a growing answer to the history while it is being generated, and reopens a stopped one.
 
-Owns the thread that writes, and what is not on disk yet. The decode thread only appends to lists in
-memory; a write starts every `WRITE_INTERVAL_S` at most, so that a killed process loses less than a
-second of what it showed. A failing disk never costs the answer: it stays in memory, and every later
-write includes all of it.
+The decoding thread only appends to lists in memory; a thread writes them at most every
+`WRITE_INTERVAL_S`, so that a killed process loses less than a second of what it showed. A failing
+disk never costs the answer: it stays in memory, and every later write includes all of it.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ from datastores.errors import InputError, SpecchatError
 from datastores.storage.files import process_id
 
 WRITE_INTERVAL_S = 0.3
-"""From one partial write to the next."""
+"""Interval of partial writes."""
 
 _COPIED = MESSAGE_COLUMNS.removeprefix("id, ")
 _REOPEN = f"INSERT INTO messages ({_COPIED}) SELECT {_COPIED} FROM messages WHERE id = ?"
 
 
 def reopen_answer(history: History, message: int) -> StoredMessage:
-    """Begin to write an answer that did not end by itself once more, under a new id.
+    """Continue to write an answer that was cut off, under a new id.
 
-    A new id, since whatever was made from its text (CREST, the index of passages) is found by id
-    and is out of date as soon as the answer goes on.
+    Everything made from its text (CREST, the index of passages) refers to the old id, and is out of
+    date as soon as the answer continues.
 
     Raises:
-        InputError: it is not such an answer, or is being written, or another message follows it.
+        InputError: it is not such an answer, is still being written, or has a reply.
     """
     answer = history.message(message)
     if answer.role != ASSISTANT or answer.finish in (WHOLE, STREAMING):
@@ -58,8 +57,8 @@ def reopen_answer(history: History, message: int) -> StoredMessage:
 class AnswerWriter:
     """Writes one answer, from `finish=STREAMING` to its end.
 
-    `append` and `close` are called on one thread, that of the decode loop. Statistics are read on
-    that thread too, shortly before a write is due, so their owner needs no lock.
+    `append` and `close` must be called on one thread, that of the decode loop. Statistics are read
+    on that thread too, shortly before a write is due, so their owner needs no lock.
 
     Attributes:
         error: why the last write failed; None if it succeeded.
@@ -73,8 +72,8 @@ class AnswerWriter:
         text: str = "",
         tokens: Sequence[int] = (),
     ) -> None:
-        """Start writing into `message`, of which `text` and `tokens` are written already;
-        `statistics` returns the answer's figures so far."""
+        """Start writing into `message`, which already has `text` and `tokens`; `statistics` returns
+        the answer's figures so far."""
         self.error: SpecchatError | None = None
         self._history = history
         self._message = message
@@ -99,7 +98,7 @@ class AnswerWriter:
                 self._needs_figures = False
 
     def trim(self, kept: Callable[[str, Sequence[int]], Sequence[int]]) -> None:
-        """Keep those of the tokens that `kept` returns for the text and all of them."""
+        """Replace the tokens by what `kept` returns for the text and the tokens."""
         with self._lock:
             self._tokens = list(kept("".join(self._pieces), self._tokens))
 
@@ -127,7 +126,7 @@ class AnswerWriter:
         return self._snapshot()[1]
 
     def _run(self) -> None:
-        """Write what is new every `WRITE_INTERVAL_S`, over a connection of this thread's own."""
+        """Write the answer every `WRITE_INTERVAL_S`, over a connection of this thread."""
         try:
             history = self._history.new_connection()
         except SpecchatError as error:

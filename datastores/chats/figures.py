@@ -1,6 +1,6 @@
-"""The names of an answer's stored figures: those that earlier versions gave them, made present.
+"""Renames the stored figures of answers from earlier versions.
 
-Owns the former names. Refuses to know what the figures mean (`datastores.chats.usage` sums them).
+`datastores.chats.usage` sums the figures.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ FORMER_KEYS = {
     "source": "import_path",
     "student": "draft-model",
 }
-"""Former key → its name now; the last but one is a citation's, the last a draft origin's."""
+"""Former key → present name; the last but one is a citation's, the last a draft origin's."""
 FORMER_ORIGINS = {"student": "draft-model"}
-"""Former name of a draft origin → its name now, as runs of text have it."""
+"""Former → present name of a draft origin in the stored runs of an answer's text."""
 
 
 def present_figures(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """`figures` under the names they have now; those that have them already stay."""
+    """`figures` under their present names."""
     return {FORMER_KEYS.get(key, key): _present(value) for key, value in figures.items()}
 
 
@@ -50,6 +50,6 @@ def rename_figures(db: Database) -> None:
         try:
             figures = json.loads(stored)
         except ValueError:
-            continue  # damaged: it is no figure under any name
+            continue  # damaged
         renamed = json.dumps(present_figures(figures))
         db.conn.execute("UPDATE messages SET statistics = ? WHERE id = ?", (renamed, number))

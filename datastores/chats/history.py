@@ -1,9 +1,8 @@
-"""The history: every chat as a tree of messages. SQLite is its only truth.
+"""The history: every chat as a tree of messages.
 
-Owns the life of chats and messages, and the queries that walk their trees. Refuses to know models
-(tokens and fingerprints are opaque) and screens. Nothing that a person or a model wrote is
-overwritten: an edited message or a second answer is a new sibling, and a chat stores the leaf up to
-which it is read. Only an answer that is still being generated grows in place.
+Nothing that a user or a model wrote is overwritten: an edited message or a second answer is a new
+sibling, and a chat stores the active leaf, which defines the path that is shown. Only an answer
+that is still being generated grows in place. Tokens and fingerprints are opaque here.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ PATH = """
     ), kept AS (SELECT id, depth FROM path ORDER BY depth DESC LIMIT -1 OFFSET :skipped)
     SELECT messages.* FROM kept JOIN messages ON messages.id = kept.id ORDER BY kept.depth DESC
 """
-"""From the root to one message, oldest first, without the oldest ones."""
+"""The path from the root to one message, oldest first, without the oldest ones."""
 
 SIBLINGS = """
     SELECT other.* FROM messages AS this JOIN messages AS other
@@ -83,7 +82,7 @@ CHILDREN = "SELECT parent, id FROM messages WHERE chat = ? ORDER BY parent, id"
 
 
 def versions(rows: list[dict[str, int | None]]) -> dict[int, tuple[int, ...]]:
-    """From rows of `CHILDREN`: for each message that has siblings, all of them and itself."""
+    """From rows of `CHILDREN`: each message that has siblings → all of them and itself."""
     found: dict[int, tuple[int, ...]] = {}
     for _, siblings in groupby(rows, key=itemgetter("parent")):
         ids = tuple(int(row["id"] or 0) for row in siblings)
@@ -99,7 +98,7 @@ class HistoryReader:
     not exist (any more).
 
     Attributes:
-        name: twelve letters and digits that no other history has.
+        name: twelve random letters and digits that identify this history.
     """
 
     def __init__(self, store: Store) -> None:
@@ -157,9 +156,9 @@ class HistoryReader:
         return self._messages(SIBLINGS, (message,))
 
     def versions(self, chat: int) -> dict[int, tuple[int, ...]]:
-        """For each message of a chat that has siblings: all of them and itself, oldest first.
+        """Each message of a chat that has siblings → all of them and itself, oldest first.
 
-        A message's number in `‹ 2/3 ›` is its index in them, plus one.
+        The place of a message among them is its number in `‹ 2/3 ›`.
         """
         return versions(self.store.rows(CHILDREN, (chat,)))
 
@@ -203,14 +202,14 @@ class History(HistoryReader):
     def open(cls, path: Path) -> History:
         """Open or create the history, and mark answers whose process died as interrupted.
 
-        `store.quarantined` names the damaged predecessor, if there was one.
+        `store.quarantined` is the path of a damaged predecessor, if there was one.
         """
         history = cls(Store(path, SCHEMA))
         history.mark_interrupted()
         return history
 
     def new_connection(self) -> History:
-        """The same history over a connection of its own, for another thread; takes 0.4 ms."""
+        """The same history over a connection for another thread; takes 0.4 ms."""
         return History(self.store.new_connection())
 
     def create_chat(
@@ -234,7 +233,7 @@ class History(HistoryReader):
             "updated": now,
         }
         with self.store.writing() as db:
-            chat = _inserted(db.table("chats").insert(record).last_pk)
+            chat = int(db.table("chats").insert(record).last_pk or 0)
         return self.chat(chat)
 
     def rename(self, chat: int, title: str) -> None:
@@ -256,7 +255,7 @@ class History(HistoryReader):
         self._set(chat, docs=docs)
 
     def set_active(self, chat: int, message: int) -> None:
-        """Make `message` the active leaf; `leaf_below` finds that of another version."""
+        """Make `message` the active leaf; `leaf_below` finds the leaf of another version."""
         if self.message(message).chat != chat:
             raise no_message(message)
         self._set(chat, active=message)
@@ -287,7 +286,7 @@ class History(HistoryReader):
     ) -> StoredMessage:
         """Append a message under `parent` (None: at the root) and make it the active leaf.
 
-        `finish=STREAMING` begins an answer that `extend_message` continues.
+        `finish=STREAMING` starts an answer that `extend_message` continues.
         """
         now = time.time()
         record = {
@@ -304,7 +303,7 @@ class History(HistoryReader):
             self.chat(chat)
             if parent is not None:
                 self.message(parent)
-            message = _inserted(db.table("messages").insert(record).last_pk)
+            message = int(db.table("messages").insert(record).last_pk or 0)
             db.table("chats").update(chat, {"active": message, "updated": now})
         return self.message(message)
 
@@ -316,7 +315,7 @@ class History(HistoryReader):
         statistics: Mapping[str, object],
         finish: str = STREAMING,
     ) -> None:
-        """Replace the stored part of an unfinished answer by a longer one."""
+        """Replace the stored part of an unfinished answer with a longer one."""
         with self.store.writing() as db:
             changed = _answer(content, tokens, finish, statistics)
             assignments = ", ".join(f"{column} = :{column}" for column in changed)
@@ -327,7 +326,7 @@ class History(HistoryReader):
                 raise no_message(message)
 
     def discard_answer(self, message: int, active: int | None) -> None:
-        """Delete an answer of which no word was written; `active` becomes the active leaf."""
+        """Delete an answer without text; `active` becomes the active leaf."""
         answer = self.message(message)
         if answer.content:
             raise InputError(f"message {message} has text: it is kept")
@@ -343,23 +342,23 @@ class History(HistoryReader):
             request_erasure(db)
 
     def erase(self) -> bool:
-        """Leave no byte of what was deleted, if anything was; returns whether there was work.
+        """Overwrite all deleted content, if there is any; returns whether there was.
 
-        Takes seconds for each 100 MB, in which other connections read, but wait to write (up to
-        `BUSY_TIMEOUT_S`): not for a screen's thread.
+        Takes seconds for each 100 MB, during which other connections can read, but wait to write
+        (up to `BUSY_TIMEOUT_S`): not for the interface's thread.
 
         Raises:
-            StoreError: another process keeps an older state; the request stays noted.
+            StoreError: another process keeps an older state; the request stays recorded.
         """
         return erase_requested(self.store, WORD_INDEXES)
 
     def mark_interrupted(self) -> int:
-        """Finish the answers whose process has ended; returns how many there were."""
+        """Mark answers whose process has ended as interrupted; returns their number."""
         unfinished = self.store.rows("SELECT id, writer FROM messages WHERE finish = ''")
         dead = [(INTERRUPTED, row["id"]) for row in unfinished if not is_running(row["writer"])]
         if dead:
             with self.store.writing() as db:
-                # Another process may have finished one in between.
+                # Another process may have finished one in the meantime.
                 sql = "UPDATE messages SET finish = ?, writer = '' WHERE id = ? AND finish = ''"
                 db.conn.executemany(sql, dead)
         return len(dead)
@@ -371,7 +370,7 @@ class History(HistoryReader):
 
 
 def attachments_json(attachments: Sequence[Attached]) -> str:
-    """The column of a message's attachments."""
+    """The value of a message's `attachments` column."""
     return json.dumps([asdict(one) for one in attachments])
 
 
@@ -393,19 +392,15 @@ def _answer(
     }
 
 
-def _inserted(key: Any) -> int:
-    return int(key)
-
-
 def restore_chat(history: History, chat: Chat, messages: Sequence[StoredMessage]) -> Chat:
-    """Insert `chat` with `messages`, all or nothing; returns the stored chat.
+    """Insert `chat` with `messages` in one transaction; returns the stored chat.
 
     Args:
-        chat: `active` is None or the id of one of `messages`.
+        chat: its `active` is None or the id of one of `messages`.
         messages: a tree, parents before children, in the order of creation.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the file cannot be written.
     """
     new_ids: dict[int | None, int | None] = {None: None}
     with history.store.writing() as db:
@@ -429,7 +424,7 @@ def contains_chat(history: HistoryReader, chat: Chat, messages: Sequence[StoredM
 
 
 def _columns(values: dict[str, object], **changed: object) -> dict[str, object]:
-    """A row without its old id, mappings as JSON."""
+    """A row without its old id, and with mappings as JSON."""
     values = {**values, **changed}
     del values["id"]
     return {

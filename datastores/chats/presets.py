@@ -1,7 +1,7 @@
 """Presets: named system prompts with sampling settings, to apply to chats.
 
-A chat gets a copy: changing or deleting a preset changes no chat. Refuses to know what the
-settings mean; they are checked where they are used.
+A chat gets a copy: changing or deleting a preset changes no chat. Settings are checked where they
+are used.
 """
 
 from __future__ import annotations
@@ -25,12 +25,9 @@ class Preset:
 
 
 class Presets:
-    """The presets stored beside the chats of one history.
+    """The presets stored with the chats of `history`.
 
     Every method raises StoreError if the file cannot be read or written.
-
-    Attributes:
-        history: that history.
     """
 
     def __init__(self, history: History) -> None:
@@ -45,7 +42,7 @@ class Presets:
         """One preset.
 
         Raises:
-            InputError: there is none of that name.
+            InputError: there is no preset of that name.
         """
         found = self._presets("SELECT name, system, sampling FROM presets WHERE name = ?", name)
         if not found:
@@ -53,7 +50,7 @@ class Presets:
         return found[0]
 
     def save(self, name: str, system: str, sampling: Mapping[str, object]) -> Preset:
-        """Save a preset; one of the same name is replaced.
+        """Save a preset; it replaces one of the same name.
 
         Raises:
             InputError: the name is empty.
@@ -80,7 +77,7 @@ class Presets:
         """Delete a preset; chats keep their copies. `History.erase` must follow.
 
         Raises:
-            InputError: there is none of that name.
+            InputError: there is no preset of that name.
         """
         with self._store.writing() as db:
             if not db.conn.execute("DELETE FROM presets WHERE name = ?", (name,)).rowcount:

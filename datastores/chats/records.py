@@ -1,7 +1,4 @@
-"""The history's tables, and their rows as frozen dataclasses.
-
-Owns the schema and how a row becomes a record. Refuses to read or write anything.
-"""
+"""The history's tables, and their rows as frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ STREAMING = ""
 WHOLE = "stop"
 """`finish` of an answer that ended by itself, and of every message that is not an answer."""
 INTERRUPTED = "interrupted"
-"""`finish` of an answer that the person stopped, or whose process died."""
+"""`finish` of an answer that the user stopped, or whose process died."""
 FAILED = "failed"
 """`finish` of an answer that an error ended."""
 LOOPED = "repetition"
@@ -34,16 +31,16 @@ LOOPED = "repetition"
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """One chat: a tree of messages, and the active leaf, up to which it is read.
+    """One chat: a tree of messages.
 
     Attributes:
         title: empty until it has one.
         private: stored, but never drafted from, indexed or trained on.
         system: the system prompt; empty for the model's own default.
         sampling: sampling settings that differ from the defaults, by name.
-        active: id of the active leaf; None in an empty chat.
-        created, updated: seconds since the epoch, UTC.
-        docs: how imported texts are searched for its questions; empty for the default.
+        active: id of the active leaf, whose path is shown; None in an empty chat.
+        created, updated: seconds since the epoch.
+        docs: retrieval mode for imported texts; empty for the default.
     """
 
     id: int
@@ -65,13 +62,13 @@ class Chat:
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """Where a file that goes with a message is in its text.
+    """A file or folder attached to a message.
 
     Attributes:
-        name: of the file or the folder (untrusted).
+        name: file name (untrusted).
         size: in bytes, when it was attached.
-        files: how many; 1 unless it is a folder.
-        start, end: of its text within the message's, in characters.
+        files: number of files; 1 unless it is a folder.
+        start, end: place of its text within the message's, in characters.
     """
 
     name: str
@@ -88,13 +85,13 @@ class StoredMessage:
     Attributes:
         parent: id of the message it follows; None for a first message.
         role: system, user or assistant.
-        content: the text as it came (untrusted: sanitised where it is shown).
+        content: the original text (untrusted: sanitised where it is shown).
         tokens: the exact token ids in the context; empty if none were stored.
-        model, tokenizer: fingerprints of what made `tokens`; empty without tokens.
+        model, tokenizer: fingerprints of what produced `tokens`; empty without tokens.
         finish: stop, length, context, interrupted, failed, or empty while it is being generated.
         statistics: figures of the answer, by name; empty for other messages.
-        created: seconds since the epoch, UTC.
-        attachments: the files in `content`, in order, before what was typed.
+        created: seconds since the epoch.
+        attachments: the files in `content`, in order, before what the user typed.
     """
 
     id: int
@@ -119,7 +116,7 @@ MESSAGE_COLUMNS = (
 
 
 def chat_from_row(row: dict[str, Any]) -> Chat:
-    """A row of `CHAT_COLUMNS`."""
+    """The chat in a row of `CHAT_COLUMNS`."""
     return Chat(
         **{
             **row,
@@ -131,7 +128,7 @@ def chat_from_row(row: dict[str, Any]) -> Chat:
 
 
 def message_from_row(row: dict[str, Any]) -> StoredMessage:
-    """A row of `MESSAGE_COLUMNS`."""
+    """The message in a row of `MESSAGE_COLUMNS`."""
     return StoredMessage(
         **{
             **row,
@@ -143,9 +140,9 @@ def message_from_row(row: dict[str, Any]) -> StoredMessage:
 
 
 def _chats_and_messages(db: Database) -> None:
-    # AUTOINCREMENT: an id is never reused, so a window that still holds the id of a deleted chat
-    # cannot write into another one. Parents and leaves are checked at commit: a whole tree is
-    # inserted or deleted in any order. The composite key keeps a parent in the same chat.
+    # AUTOINCREMENT: an id is never reused, so a window with the id of a deleted chat cannot write
+    # into another one. Parents and leaves are checked at commit, so that a tree may be inserted or
+    # deleted in any order. The composite key keeps a parent in the same chat.
     db.executescript(
         """
         CREATE TABLE chats (
@@ -229,7 +226,7 @@ def _full_text(db: Database) -> None:
 
 def _presets_and_erasures(db: Database) -> None:
     # AUTOINCREMENT: a request made while an earlier one is being completed needs a higher number.
-    # Ids count from 1 in every history: keys made of them need the name of the history as well.
+    # Ids start from 1 in every history, so keys made of them contain the history's name.
     db.executescript(
         """
         CREATE TABLE presets (

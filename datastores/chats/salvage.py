@@ -1,7 +1,4 @@
-"""Chats of a damaged history, as far as they can be read.
-
-Owns what becomes of a message whose parent or whose chat is lost. Refuses to write a history.
-"""
+"""Recovers chats from a damaged history, as far as they can be read."""
 
 from __future__ import annotations
 
@@ -27,17 +24,17 @@ from datastores.storage.salvage import DamagedDatabase, open_damaged
 
 ROLES = (SYSTEM, USER, ASSISTANT)
 LOST_TITLE = "Recovered chat"
-"""Of a chat whose own row is lost; its messages are not."""
+"""Title of a chat whose own row is lost, but not its messages."""
 
 Record = TypeVar("Record", Chat, StoredMessage)
 
 
 def salvage(path: Path) -> Iterator[tuple[Chat, list[StoredMessage]]]:
-    """Every chat of a damaged history with what is left of its messages, parents before children.
+    """Every chat of a damaged history with its remaining messages, parents before children.
 
     Raises:
-        InputError: nothing of it can be read.
-        OSError: it cannot be copied.
+        InputError: nothing can be read.
+        OSError: the file cannot be copied.
     """
     with open_damaged(path) as damaged:
         chats = {one.id: one for one in _records(damaged, "chats", CHAT_COLUMNS, chat_from_row)}
@@ -58,12 +55,12 @@ def _records(
     columns: str,
     record: Callable[[dict[str, Any]], Record],
 ) -> Iterator[Record]:
-    """The rows of `table` that are still what they were."""
+    """The rows of `table` that are intact."""
     for row in damaged.rows(table):
         # Histories of earlier versions lack the last columns.
         values = {"docs": "", "attachments": "[]", **row}
         if not isinstance(values.get("created"), float) or values.get("role", USER) not in ROLES:
-            continue  # its values were hit
+            continue  # damaged values
         try:
             yield record({name: values[name] for name in columns.split(", ")})
         except (ValueError, TypeError, KeyError, AttributeError):
@@ -71,7 +68,7 @@ def _records(
 
 
 def _connected(messages: Sequence[StoredMessage]) -> list[StoredMessage]:
-    """`messages` of one chat, each whose parent is lost put below the one before it."""
+    """`messages` of one chat; one whose parent is lost follows the message before it."""
     known: list[int] = []
     kept: list[StoredMessage] = []
     for message in messages:
@@ -84,6 +81,6 @@ def _connected(messages: Sequence[StoredMessage]) -> list[StoredMessage]:
 
 
 def _lost_chat(number: int, thread: Sequence[StoredMessage]) -> Chat:
-    """A chat for messages whose own is lost: private, since it may have been."""
+    """A chat for messages whose own row is lost; private, since it may have been."""
     first, last = thread[0].created, thread[-1].created
     return Chat(number, LOST_TITLE, False, True, "", {}, None, first, last)

@@ -1,13 +1,11 @@
-"""Finding chats by words in their titles and messages, as fast as one types.
+"""Search for chats by words in their titles and messages, while the user types.
 
-Owns how the typed text becomes a query, and the excerpt around a hit. All versions of all messages
-are searched, those of private chats too: the word index is part of the history and feeds nothing
-else. Every word must occur, the last one at least as a prefix, in whatever spelling reads the same
-(`datastores.search_form`). What the index cannot find (the middle of a word, punctuation) is found
-by scanning the texts.
+All versions of all messages are searched, including private chats: the word index is part of the
+history and feeds nothing else. Every word must occur, the last one at least as a prefix, in any
+equivalent spelling (`datastores.search_form`). What the index cannot find (the middle of a word,
+punctuation) is found by scanning the texts.
 
-An excerpt has offsets instead of markup: whoever shows it sanitises and styles its pieces, and says
-what of an answer's text is meant to be read.
+An excerpt has offsets instead of markup: its pieces are sanitised and styled where they are shown.
 """
 
 from __future__ import annotations
@@ -32,12 +30,12 @@ from datastores.search_form import (
 )
 
 Readable = Callable[[str], str]
-"""An answer's text as it is shown, without the marks of its model."""
+"""Returns an answer's text as it is shown, without the model's special marks."""
 Span = tuple[int, int]
-"""From the first character to after the last one."""
+"""(index of the first character, index after the last one)."""
 
 EXCERPT_LENGTH = 120
-"""In characters, without ellipses."""
+"""Length in characters, without ellipses."""
 EXCERPT_LEAD = 30
 """Characters before the first match."""
 MAX_CONSIDERED = 1000
@@ -48,7 +46,7 @@ _ONE_LINE = str.maketrans(dict.fromkeys("\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """One line of text and the matched spans in it, in order, none overlapping."""
+    """One line of text and the matched spans in it, in order, without overlaps."""
 
     text: str
     spans: tuple[Span, ...]
@@ -64,11 +62,11 @@ class Excerpt:
 
 
 def excerpt(text: str, spans: Sequence[Span]) -> Excerpt:
-    """The part of `text` that shows the most distinct ones of `spans`, which are in order."""
+    """The part of `text` that shows the most distinct `spans`, which must be sorted."""
     start = _best_start(text, spans[:MAX_CONSIDERED])
     first = max(0, min(start - EXCERPT_LEAD, len(text) - EXCERPT_LENGTH))
     if first:
-        # Begin at a word boundary if there is one close by.
+        # Start at a word boundary if there is one nearby.
         space = text.find(" ", first, start)
         first = space + 1 if space >= 0 else first
     last = min(len(text), first + EXCERPT_LENGTH)
@@ -81,36 +79,36 @@ def excerpt(text: str, spans: Sequence[Span]) -> Excerpt:
 
 
 def _best_start(text: str, spans: Sequence[Span]) -> int:
-    """The start of the span that has the most distinct spans close behind it.
+    """The start of the span that is followed closely by the most distinct spans.
 
-    Distinct words count most: "the" is everywhere, the other words of the query are not.
+    Distinct words count most: "the" occurs everywhere, the other words of the query do not.
     """
     ends = [end for _, end in spans]
     best, most = 0, (0, 0)
     for number, (start, _) in enumerate(spans):
-        beside = spans[
+        near = spans[
             number : max(number + 1, bisect_right(ends, start + EXCERPT_LENGTH - EXCERPT_LEAD))
         ]
-        value = len({text[begin:end].lower() for begin, end in beside}), len(beside)
+        value = len({text[begin:end].lower() for begin, end in near}), len(near)
         if value > most:
             best, most = start, value
     return best
 
 
 MAX_TITLE_HITS = 10
-"""Titles come first, and a title mostly repeats its chat's first message."""
+"""Most hits in titles, which come first: a title often repeats its chat's first message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A match in a chat, where the chat can be opened.
+    """A match in a chat.
 
     Attributes:
-        message: where to open it (`History.bring_into_view`); None for a hit in the title.
-        title: the chat's.
-        role: of the message; empty for a title.
+        message: where to open the chat (`History.bring_into_view`); None for a hit in the title.
+        title: the chat's title.
+        role: the message's role; empty for a title.
         excerpt: the text around the hit, on one line, not sanitised.
-        created: of the message, or of the chat's last one; seconds since the epoch.
+        created: time of the message, or of the chat's last one; seconds since the epoch.
     """
 
     chat: int
@@ -127,10 +125,10 @@ def search(
     """The best `limit` hits: titles first, then messages by relevance (BM25).
 
     Takes a few milliseconds among 20,000 messages, some 100 if the index finds nothing, and 700 if
-    there is nothing: for a background thread, over `History.new_connection`.
+    there is no hit: for a background thread, over `History.new_connection`.
 
     Args:
-        readable: what answers are excerpted from.
+        readable: converts answers to the text that is excerpted.
 
     Raises:
         StoreError: the history cannot be read.
@@ -170,7 +168,7 @@ def _indexed(
         return []
     last_is_whole = typed[-1].isspace()
     query = " ".join(f'"{piece.query}"' for piece in pieces) + ("" if last_is_whole else "*")
-    # Nearly every message has a word with a given first letter: ranking them all is pointless.
+    # Nearly every message has a word with a given first letter, so ranking is pointless.
     order = "rank" if len(pieces[-1].query) > 1 else "messages_text.rowid DESC"
     chosen = {"query": query, "limit": min(MAX_TITLE_HITS, limit)}
     rows = history.store.rows(_INDEXED_TITLES, chosen)
@@ -184,17 +182,17 @@ def _indexed(
         for piece, end in zip(pieces, ends, strict=True)
     )
     pattern = "|".join(patterns)
-    # A part of an identifier is a word of the index, too.
+    # A part of an identifier is also a word of the index.
     anywhere = pattern.replace(_WORD_START, "").replace(_WORD_END, "")
     return [_hit(row, (pattern, anywhere), readable) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A part of a typed word that is looked up by itself.
+    """A part of a typed word that is looked up separately.
 
     Attributes:
-        query: words of the index that follow each other.
+        query: consecutive words of the index.
         pattern: a regular expression that finds them in a folded text.
         is_run: whether they are bigrams.
     """
@@ -244,7 +242,7 @@ def _scanned(
     """Substring matches, newest first.
 
     Args:
-        form: what is scanned. Folding all texts takes seven times as long as reading them.
+        form: the scanned SQL expression. Folding all texts takes seven times as long as reading.
     """
     folded = [each for each in (fold(word).lower() for word in words) if each]
     if not folded:
@@ -264,7 +262,7 @@ def _scanned(
 
 
 def _hit(row: dict[str, Any], patterns: Sequence[str], readable: Readable) -> Hit:
-    """A hit, with what the first of `patterns` finds in its folded text that finds anything."""
+    """A hit whose spans come from the first of `patterns` that matches its folded text."""
     text = row.pop("text")
     if row["role"] == ASSISTANT:
         text = readable(text)
@@ -273,7 +271,7 @@ def _hit(row: dict[str, Any], patterns: Sequence[str], readable: Readable) -> Hi
     spans: list[Span] = []
     for each in next(filter(None, found), []):
         start, end = folded.span(*each.span())
-        # Two letters of one ligature may both be found.
+        # Two letters of one ligature may both match.
         if start < end and (not spans or start >= spans[-1][1]):
             spans.append((start, end))
     return Hit(**row, excerpt=excerpt(text, spans))

@@ -1,7 +1,6 @@
 """Usage: the figures stored with answers, summed by day and model.
 
-Owns the queries. Refuses to know what the names of origins mean, and how weeks are shown. Deleted
-chats leave no figures behind, since nothing of theirs is kept.
+Deleted chats leave no figures behind.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from typing import Any
 from datastores.chats.history import HistoryReader
 
 DRAFT_MODEL_KEY = "draft_model_version"
-"""The key of the draft model's version among an answer's stored figures; 0 for the original one."""
+"""The key of the draft model's version in an answer's stored figures; 0 for the original one."""
 MODEL_KEY = "model_name"
-"""The key of the model's name among an answer's stored figures; `model` is its fingerprint."""
+"""The key of the model's name in an answer's stored figures; `model` is its fingerprint."""
 
 _ANSWERS = """
     SELECT id, date(created, 'unixepoch', 'localtime') AS day, model,
@@ -24,7 +23,7 @@ _ANSWERS = """
     FROM messages
     WHERE role = 'assistant' AND finish <> '' AND date(created, 'unixepoch') IS NOT NULL
 """
-"""Finished answers; a restored file may have brought figures that SQLite takes for no JSON."""
+"""Finished answers; a restored file may have figures that are not JSON to SQLite."""
 
 _DAYS = f"""
     SELECT day, model, max(name) AS name, count(*) AS answers,
@@ -57,7 +56,7 @@ _ORIGIN_TOTALS = {
     "drafted_by_origin": ("drafted_by_origin", "drafted_by_origin"),
     "matched_by_origin": ("by_origin", "drafted_by_origin"),
 }
-"""For each total by origin: which stored figure it sums, of the answers that have another one."""
+"""Total by origin → the stored figure it sums, and another one that answers must have."""
 
 
 _DRAFT_MODEL = f"""
@@ -78,14 +77,15 @@ class Usage:
     """Totals over answers.
 
     Attributes:
-        answers: how many; tokens: that they have.
-        steps: forward passes that wrote; step_tokens: tokens that came out of them.
-        seconds: of those steps.
-        compared_tokens, compared_seconds: of the answers for which `plain_seconds` is known, which
-            earlier versions did not store.
-        plain_seconds: what those would have taken without drafts.
-        by_origin: tokens credited to each origin; drafted_by_origin: its draft tokens, as far as
-            they were stored; matched_by_origin: the credited tokens of the same answers.
+        steps: forward passes that emitted tokens.
+        step_tokens: tokens emitted by them.
+        seconds: time of those steps.
+        compared_tokens, compared_seconds: totals of the answers whose `plain_seconds` is known,
+            which earlier versions did not store.
+        plain_seconds: time that those answers would have taken without drafts.
+        by_origin: tokens credited to each origin.
+        drafted_by_origin: draft tokens of each origin, as far as they were stored.
+        matched_by_origin: credited tokens of the same answers.
     """
 
     answers: int = 0
@@ -101,7 +101,6 @@ class Usage:
     matched_by_origin: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: Usage) -> None:
-        """Add the totals of `other`."""
         for entry in fields(Usage):
             mine, added = getattr(self, entry.name), getattr(other, entry.name)
             if isinstance(mine, dict):
@@ -122,36 +121,36 @@ class Usage:
 
     @property
     def speed(self) -> float:
-        """Tokens per second; 0 before the first."""
+        """Tokens per second; 0 without steps."""
         return self.step_tokens / self.seconds if self.seconds else 0.0
 
     @property
     def plain_speed(self) -> float:
-        """Tokens per second without drafts, of the compared answers; 0 without any."""
+        """Tokens per second without drafts, in the compared answers; 0 without any."""
         return self.compared_tokens / self.plain_seconds if self.plain_seconds else 0.0
 
     @property
     def ratio(self) -> float:
-        """Speed relative to that without drafts, of the compared answers; 0 without any."""
+        """Speed relative to decoding without drafts, in the compared answers; 0 without any."""
         return self.plain_seconds / self.compared_seconds if self.compared_seconds else 0.0
 
     def share(self, origin: str) -> float:
-        """The share of the tokens that came from `origin`."""
+        """Share of the tokens that came from `origin`."""
         return self.by_origin.get(origin, 0) / self.tokens if self.tokens else 0.0
 
     def accepted(self, origin: str) -> float | None:
-        """The share of an origin's draft tokens that was accepted; None where none is known."""
+        """Share of an origin's draft tokens that was accepted; None if it is unknown."""
         drafted = self.drafted_by_origin.get(origin, 0)
         return self.matched_by_origin.get(origin, 0) / drafted if drafted else None
 
 
 @dataclass(slots=True)
 class DayUsage:
-    """What one model wrote in one day.
+    """Usage of one model on one day.
 
     Attributes:
-        model: its fingerprint; empty where none was stored.
-        name: its name then; empty where none was stored.
+        model: fingerprint; empty if none was stored.
+        name: the model's name then; empty if none was stored.
     """
 
     day: date
@@ -161,10 +160,9 @@ class DayUsage:
 
 
 def daily_usage(history: HistoryReader) -> list[DayUsage]:
-    """Every day with a finished answer and each model that answered, oldest first.
+    """Usage by day and model, oldest first.
 
-    Parses the figures of every answer: some 0.1 ms each.
-
+    It parses the figures of every answer, which takes some 0.1 ms each.
     Raises:
         StoreError: the history cannot be read.
     """
@@ -181,10 +179,11 @@ def daily_usage(history: HistoryReader) -> list[DayUsage]:
 
 @dataclass(frozen=True, slots=True)
 class DraftModelUsage:
-    """How the draft model's drafts fared in one answer.
+    """The draft model's figures in one answer.
 
     Attributes:
-        model: fingerprint of the target. version: of the draft model; 0 for the original one.
+        model: fingerprint of the target.
+        version: the draft model's; 0 for the original one.
         compared, matched: as in `app.conversation.statistics.Statistics`.
     """
 
@@ -196,7 +195,7 @@ class DraftModelUsage:
 
 
 def draft_model_usage(history: HistoryReader) -> list[DraftModelUsage]:
-    """Every finished answer that a draft model drafted for, in the order they were asked for.
+    """Every finished answer that a draft model drafted for, oldest first.
 
     Raises:
         StoreError: the history cannot be read.

@@ -1,8 +1,7 @@
-"""A record of the replay buffer: one whole answer and what the target thought of some positions.
+"""A record of the replay buffer: one whole answer and the target's probabilities at some positions.
 
-Owns its fields, its bytes, and the check that every record passes before it is stored and again
-when it is read: what a model is trained on must be what a target can have said. Refuses to know
-files, and which positions are worth keeping.
+Every record is checked before it is stored and again when it is read: training data must be what a
+target can have generated.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ Integers = NDArray[np.int32]
 Halves = NDArray[np.float16]
 
 TOP = 64
-"""Likeliest tokens kept at a position; fewer if the vocabulary is smaller."""
+"""Most probable tokens stored for a position; fewer if the vocabulary is smaller."""
 MIN_LOGPROB = -50.0
-"""Log-probabilities are stored as this at the least: a trainer cannot use minus infinity."""
+"""Least log-probability stored: a trainer cannot use minus infinity."""
 MAX_MASS_ERROR = 0.02
-"""How far the probabilities of a position may miss 1: float16 rounds one by half a per cent."""
+"""Largest error of the sum of a position's probabilities: float16 rounds one by half a per cent."""
 MIN_DRAWN_SHARE = 0.5
-"""Of the tokens that should be among the likeliest by their own probabilities, the share that is.
-High temperatures draw fewer of them; answers that no model gave have next to none."""
+"""Share of the expected number of answer tokens among the most probable ones that must be there.
+High temperatures draw fewer; answers that no model generated have next to none."""
 MIN_DRAWN = 8
-"""Tokens that should be among the likeliest; of fewer, chance may take any."""
+"""Expected number from which on the share is tested; below, chance may decide."""
 MAX_CONTEXT = 2**22
 """Longest record, in tokens: no model has a larger context."""
 KEY_BYTES = 16
@@ -44,20 +43,20 @@ class ReplayRecord:
     """One answer, n tokens with its prompt, of which m positions have probabilities.
 
     Attributes:
-        id: in its buffer; later answers have larger ones. 0 before it is stored.
-        chat: its number in the history; 0 for none.
+        id: number in its buffer, ascending; 0 before it is stored.
+        chat: the chat's number in the history; 0 for none.
         created: seconds since the epoch.
-        question: digest of what was asked, in hexadecimal: equal for equal questions.
-        topic: digest of the first question of the thread; equal to `question` in a new one. Holding
-            out whole topics holds out every later turn whose context repeats them.
+        question: digest of the question, in hexadecimal.
+        topic: digest of the first question of the chat. Holding out whole topics holds out every
+            later turn whose context repeats them.
         tokens: int32 [n], the prompt and the answer.
-        prompt_length: tokens of the prompt; the answer is what follows.
+        prompt_length: number of tokens of the prompt.
         positions: int32 [m], ascending indexes into `tokens`: token positions[i] was drawn from
             distribution i, whose context is tokens[:positions[i]].
-        top_tokens: int32 [m, 64], the target's likeliest tokens, best first.
+        top_tokens: int32 [m, 64], the target's most probable tokens, best first.
         top_logprobs: float16 [m, 64], their natural log-probabilities at temperature 1.
         rest_logprob: float16 [m], log of the mass of all other tokens.
-        states: that produced the answer's first tokens; stored apart from the rest, and for fewer
+        states: those that produced the answer's first tokens; stored separately, and for fewer
             answers.
     """
 
@@ -76,7 +75,7 @@ class ReplayRecord:
 
 
 def question_key(text: str) -> str:
-    """The key of a question; case, punctuation and spacing make no difference."""
+    """The key of a question, which ignores case, punctuation and spacing."""
     words = "".join(letter if letter.isalnum() else " " for letter in text.casefold()).split()
     # A text without letters or digits is its own key.
     content = " ".join(words) or text.strip()
@@ -84,7 +83,7 @@ def question_key(text: str) -> str:
 
 
 def shortened(record: ReplayRecord, length: int) -> ReplayRecord:
-    """`record` with the first `length` tokens of its answer alone."""
+    """`record` with only the first `length` tokens of its answer."""
     end = record.prompt_length + length
     rows = int(np.searchsorted(record.positions, end))
     states = record.states
@@ -100,7 +99,7 @@ def shortened(record: ReplayRecord, length: int) -> ReplayRecord:
 
 
 def require_valid(record: ReplayRecord, vocabulary: int) -> None:
-    """Check that a target with `vocabulary` tokens can have given `record`.
+    """Check that a target with `vocabulary` tokens can have generated `record`.
 
     Raises:
         ValueError: it cannot; the message says why.
@@ -133,9 +132,9 @@ def pack(record: ReplayRecord) -> bytes:
 
 
 def unpack(number: int, packed: bytes) -> ReplayRecord:
-    """The record that `pack` was given, with `number` for its id and without states.
+    """The record that `pack` was given, with the id `number` and without states.
 
-    It is not checked beyond its length.
+    Only its length is checked.
 
     Raises:
         ValueError: these are not the bytes of a record.
@@ -166,7 +165,7 @@ def unpack(number: int, packed: bytes) -> ReplayRecord:
 
 
 def top_of(logits: NDArray[np.float32]) -> tuple[Integers, Halves, Halves]:
-    """What a record keeps of rows of logits [m, vocabulary], vocabulary ≥ 2.
+    """The stored columns of rows of logits [m, vocabulary], vocabulary ≥ 2.
 
     Returns:
         top_tokens [m, k], top_logprobs [m, k] and rest_logprob [m], with k at most `TOP`.
@@ -220,7 +219,7 @@ def _require_distributions(record: ReplayRecord, vocabulary: int) -> None:
     if (np.diff(sorted_tokens, axis=1) == 0).any():
         raise ValueError("a token is twice among the likeliest of a position")
     logprobs = np.concatenate([record.top_logprobs, record.rest_logprob[:, None]], axis=1)
-    # `not all`: a NaN compares with nothing.
+    # `not all` also rejects NaNs.
     if not ((logprobs >= MIN_LOGPROB) & (logprobs <= 0.0)).all():
         raise ValueError("a log-probability is not a number from -50 to 0")
     mass = np.exp(logprobs.astype(np.float64)).sum(1)

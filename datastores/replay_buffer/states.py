@@ -1,7 +1,6 @@
-"""The hidden states of one answer, a byte for each element.
+"""The hidden states of one answer, one byte per element.
 
-Owns the rounding and the bytes: the largest element of a state becomes 127, so that every element
-is right to 0.4 % of it. Refuses to know files, and what states are for.
+The largest element of a state becomes 127, so every element is accurate to 0.4 % of the largest.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class AnswerStates:
 
 
 NO_STATES = AnswerStates(np.empty((0, 0), np.int8), np.empty(0, np.float32))
-"""Those of an answer whose states were not kept."""
+"""The states of an answer that has none stored."""
 
 
 def encode(hidden: Floats) -> AnswerStates:
@@ -48,7 +47,7 @@ def encode(hidden: Floats) -> AnswerStates:
     scales = np.abs(hidden).max(axis=1, initial=0.0) / MAX_CODE
     if not np.isfinite(scales).all():
         raise ValueError("a state is not finite")
-    # A state of zeros has no scale: any other than 0 keeps it.
+    # A state of zeros has no scale; any divisor but 0 preserves it.
     divisors = np.where(scales > 0.0, scales, 1.0)[:, None]
     return AnswerStates(np.rint(hidden / divisors).astype(np.int8), scales.astype(np.float32))
 
@@ -62,7 +61,7 @@ def unpack(count: int, packed: bytes) -> AnswerStates:
     """The `count` states that `pack` was given.
 
     Raises:
-        ValueError: these are not the bytes of so many states.
+        ValueError: these are not the bytes of `count` states.
     """
     if count < 1 or len(packed) <= 4 * count or (len(packed) - 4 * count) % count:
         raise ValueError("its states are cut short")

@@ -1,13 +1,12 @@
 """The replay buffer on disk: the latest answers of one target, for its draft model to learn from.
 
-One file for each target: probabilities of one model are no lesson in another. It is bounded; the
-oldest records make room. What is forgotten leaves no byte. Which owners were ever recorded is
-remembered beyond their records, so that a draft model can be asked whether something that it may
-have learned from was removed since (`ReplayBuffer.removed_since`).
+Each target has one file, since the probabilities of one model cannot teach another. Its size is
+bounded; the oldest records make room. Erased owners leave no byte. The first record of every owner
+is remembered beyond the records, so that `ReplayBuffer.removed_since` can tell whether an owner
+that a draft model may have learned from was removed.
 
-Owns the rows and all SQL on them. Several processes may use one file; each statement is short and
-leaves no lock behind, so that a reader that is paused keeps nobody waiting. Refuses to know chats,
-models and training.
+Several processes may use one file; each statement is short and leaves no lock behind, so that a
+paused reader blocks nobody.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from datastores.storage.sqlite import Schema, Store
 MAX_BYTES = 64 * 2**20
 """Size of all records: about 1,500 answers of 300 tokens, at 100 positions each."""
 MAX_STATES = 100_000
-"""States held, those of the latest answers: 26 MB for a model of width 256, 410 MB for 4,096."""
+"""States stored, those of the latest answers: 26 MB for a model of width 256, 410 MB for 4,096."""
 
 
 def _records(db: Database) -> None:
-    # On disk an owner is called `source`.
-    # Reading records for the draft model reads no states: they have a table of their own.
+    # On disk an owner is called `source`. States have a table of their own, so that reading
+    # records for the draft model does not read them.
     db.executescript(
         """
         CREATE TABLE buffer (
@@ -75,19 +74,19 @@ SCHEMA = Schema(2, _records, lasting=frozenset({"buffer", "sources", "records"})
 class ReplayBuffer:
     """The records of one target.
 
-    Every method raises StoreError where the file cannot be read or written.
+    Every method raises StoreError if the file cannot be read or written.
 
     Attributes:
-        fingerprint: of the target.
+        fingerprint: the target's.
         vocabulary: number of its tokens.
-        identity: of this file; another one that replaces it has another.
-        damaged: what `records` left out, by id.
+        identity: random name of this file.
+        damaged: records that `records` left out, by id.
     """
 
     def __init__(
         self, store: Store, fingerprint: str, vocabulary: int, max_bytes: int = MAX_BYTES
     ) -> None:
-        """Take `store` for the target of `fingerprint`.
+        """Use `store` for the target of `fingerprint`.
 
         Raises:
             StoreError: it belongs to another target.
@@ -103,10 +102,10 @@ class ReplayBuffer:
     def open(
         cls, path: Path, fingerprint: str, vocabulary: int, max_bytes: int = MAX_BYTES
     ) -> ReplayBuffer:
-        """Open or create; its folder exists.
+        """Open or create the file in an existing folder.
 
         Raises:
-            StoreError: also where the file was damaged, once: see `_open_store`.
+            StoreError: also once if the file was damaged, see `_open_store`.
         """
         opened = cls(_open_store(path), fingerprint, vocabulary, max_bytes)
         erase_requested(opened.store)
@@ -117,8 +116,8 @@ class ReplayBuffer:
         """Open a buffer of any target.
 
         Raises:
-            FileNotFoundError: there is none, or no target has one yet.
-            StoreError: also where the file was damaged, once: see `_open_store`.
+            FileNotFoundError: there is none, or it has no target yet.
+            StoreError: also once if the file was damaged, see `_open_store`.
         """
         if path.exists():
             store = _open_store(path)
@@ -132,12 +131,12 @@ class ReplayBuffer:
 
     @property
     def size(self) -> int:
-        """Records held."""
+        """Number of records."""
         return int(self.store.rows("SELECT count(*) AS n FROM records")[0]["n"])
 
     @property
     def total_bytes(self) -> int:
-        """Size of all records, their states not counted."""
+        """Size of all records, without their states."""
         return int(self.store.rows("SELECT total(size) AS n FROM records")[0]["n"])
 
     @property
@@ -146,7 +145,7 @@ class ReplayBuffer:
         return int(self.store.rows("SELECT total(length(packed)) AS n FROM states")[0]["n"])
 
     def count_after(self, record: int, *, with_states: bool = False) -> int:
-        """Records with larger ids than `record`, or only those whose states are held."""
+        """Number of records with larger ids than `record`, or only of those with states."""
         table, column = ("states", "record") if with_states else ("records", "id")
         sql = f"SELECT count(*) AS n FROM {table} WHERE {column} > ?"
         return int(self.store.rows(sql, (record,))[0]["n"])
@@ -158,13 +157,13 @@ class ReplayBuffer:
 
     @property
     def last_removal(self) -> int:
-        """How often something was removed; a version of a draft model notes it with its data."""
+        """Number of removals so far; a version of a draft model stores it."""
         return _last_id(self.store, "removals")
 
     def removed_since(self, last_record: int, last_removal: int) -> bool:
         """Whether an owner that had records up to `last_record` was removed after `last_removal`.
 
-        Then a model that learned from them, however long ago, may still know it.
+        A model that ever learned from these records may then still know the owner.
         """
         sql = "SELECT 1 FROM removals WHERE id > ? AND first <= ? LIMIT 1"
         return bool(self.store.rows(sql, (last_removal, last_record)))
@@ -173,7 +172,7 @@ class ReplayBuffer:
         """Store `record` under `owner`; the oldest ones make room. Returns its id.
 
         Raises:
-            ValueError: no target can have given it.
+            ValueError: no target can have generated it.
         """
         require_valid(record, self.vocabulary)
         packed = with_checksum(self._owner(owner), pack(record))
@@ -181,7 +180,7 @@ class ReplayBuffer:
             row = (owner, len(packed), packed)
             # The owner first: a record refers to it, and it keeps the id of its first record.
             sql = "INSERT OR IGNORE INTO sources (source, first) VALUES (?, ?)"
-            db.conn.execute(sql, (owner, _next_id(db)))
+            db.conn.execute(sql, (owner, _last_id(self.store, "records") + 1))
             sql = "INSERT INTO records (source, size, packed) VALUES (?, ?, ?)"
             number = db.conn.execute(sql, row).lastrowid
             if len(record.states):
@@ -193,12 +192,12 @@ class ReplayBuffer:
         return number
 
     def records(self, after_id: int = 0, *, with_states: bool = False) -> Iterator[ReplayRecord]:
-        """Every sound record with a larger id than `after_id`, oldest first.
+        """Every valid record with a larger id than `after_id`, oldest first.
 
-        Damaged or poisoned ones are left out, and named in `damaged`.
+        Damaged or poisoned ones are left out and reported in `damaged`.
 
         Args:
-            with_states: read the states too, and leave records without any out.
+            with_states: read the states too, and leave out records without any.
         """
         columns = "id, source, CAST(records.packed AS BLOB) AS packed"
         table = "records"
@@ -206,7 +205,7 @@ class ReplayBuffer:
             columns += ", count, CAST(states.packed AS BLOB) AS states"
             table += " JOIN states ON states.record = records.id"
         sql = f"SELECT {columns} FROM {table} WHERE id > ? ORDER BY id LIMIT 1"
-        # A statement for each: an open cursor would hold a lock for as long as the caller takes.
+        # One statement per record: an open cursor would hold a lock between two items.
         while rows := self.store.rows(sql, (after_id,)):
             (row,) = rows
             after_id = row["id"]
@@ -218,10 +217,10 @@ class ReplayBuffer:
                 )
 
     def forget(self, owner: str) -> None:
-        """Leave no byte of what `owner` left.
+        """Erase everything of `owner`.
 
         Raises:
-            StoreError: another process keeps an older state; calling this again finishes the work.
+            StoreError: another process keeps an older state; another call finishes the work.
         """
         with self.store.writing() as db:
             _remove(db, [owner])
@@ -237,15 +236,15 @@ class ReplayBuffer:
         return record
 
     def _owner(self, owner: str) -> str:
-        """What a checksum binds a record to."""
+        """The name that a checksum binds a record to."""
         return f"{self.fingerprint}/{owner}"
 
     def _state_owner(self, owner: str) -> str:
-        """What a checksum binds the states of a record to."""
+        """The name that a checksum binds the states of a record to."""
         return f"{self._owner(owner)}/states"
 
     def _make_room(self, db: Database) -> None:
-        """Delete the oldest records beyond `max_bytes`, and states likewise; never the latest."""
+        """Delete the oldest records beyond `max_bytes`, and states likewise, but not the latest."""
         db.conn.execute(
             "DELETE FROM records WHERE id < (SELECT max(id) FROM records) AND id IN"
             " (SELECT id FROM (SELECT id, sum(size) OVER (ORDER BY id DESC) AS total FROM records)"
@@ -276,15 +275,15 @@ class ReplayBuffer:
 
 
 def retain(path: Path, prefix: str, wanted: Collection[str]) -> None:
-    """Leave no byte of owners that begin with `prefix` and are not `wanted`.
+    """Erase owners that begin with `prefix` and are not `wanted`, in a buffer of any target.
 
-    For a buffer of any target. A damaged one is deleted: it may hold them.
+    A damaged buffer is deleted, since it may contain them.
 
     Raises:
         StoreError: the buffer was damaged or cannot be written, or another process keeps an older
-            state of it; calling this again finishes the work.
+            state of it; another call finishes the work.
     """
-    _delete_quarantined(path)  # of a process that was killed before it could
+    _delete_quarantined(path)  # left by a killed process
     with closing(_open_store(path)) as store:
         with store.writing() as db:
             owners = {row["source"] for row in db.query("SELECT source FROM sources")}
@@ -294,7 +293,7 @@ def retain(path: Path, prefix: str, wanted: Collection[str]) -> None:
 
 
 def _remove(db: Database, owners: Collection[str]) -> None:
-    """Delete `owners` with their records, and note from which record on; erasure must follow."""
+    """Delete `owners` with their records, and record their first ids; erasure must follow."""
     for owner in owners:
         found = db.conn.execute("SELECT first FROM sources WHERE source = ?", (owner,)).fetchone()
         if found is not None:
@@ -307,8 +306,8 @@ def _open_store(path: Path) -> Store:
     """Open the file.
 
     Raises:
-        StoreError: also where it was damaged. It is deleted then, since what was in it would have
-            to be erased with chats that are deleted later; the next call opens an empty one.
+        StoreError: also if it was damaged. It is then deleted, since its contents could not be
+            erased with chats that are deleted later; the next call opens an empty one.
     """
     store = Store(path, SCHEMA)
     if store.quarantined is not None:
@@ -323,15 +322,6 @@ def _open_store(path: Path) -> Store:
 def _delete_quarantined(path: Path) -> None:
     for part in path.parent.glob(f"{path.name}.corrupt-*"):
         part.unlink()
-
-
-def _next_id(db: Database) -> int:
-    """The id that the next record will get."""
-    return int(
-        db.conn.execute(
-            "SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'records'"
-        ).fetchone()[0]
-    )
 
 
 def _last_id(store: Store, table: str) -> int:

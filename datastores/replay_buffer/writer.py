@@ -1,11 +1,9 @@
 """Writes answers into a replay buffer, on a thread of its own.
 
-While an answer is generated, its tokens and the logits of some positions only gather in memory; its
-likeliest tokens are found and written when it is complete, and nothing is written of an answer that
-nobody asks to keep. The file is opened for the first record: a program that records nothing makes
-none. A failing disk costs no answer.
-
-Owns the thread and the order of what it does. Refuses to know which answers may be kept.
+While an answer is generated, its tokens and the logits of some positions are only collected in
+memory. Their most probable tokens are extracted and written when it is complete, and only for
+answers that are to be kept. The file is opened for the first record. A failing disk costs no
+answer.
 """
 
 from __future__ import annotations
@@ -29,26 +27,26 @@ from datastores.replay_buffer.store import ReplayBuffer
 Floats = NDArray[np.float32]
 
 BLOCK_BYTES = 16 * 2**20
-"""Size of a block of logits. Those of a usual answer fit into one, so that their likeliest tokens
-are found after it; with 128,000 tokens it holds 32 rows."""
+"""Size of a block of logits. Those of a usual answer fit into one, so that they are reduced only
+when it is complete; with 128,000 tokens it holds 32 rows."""
 MAX_BLOCK_ROWS = 1024
 BLOCKS = 3
-"""Blocks there may be. While all are full, no further positions are kept."""
+"""Most blocks. While all are full, no further positions are kept."""
 MAX_ANSWER_STATES = 1024
-"""States kept of one answer, the first ones: 16 MB of memory at width 4,096 while it is written."""
+"""First states kept of one answer: 16 MB of memory at width 4,096 while it is written."""
 BUSY_TIMEOUT_MS = 15_000
 """Longest wait for another process's transaction, and so of `ReplayWriter.close`."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerDetails:
-    """Where an answer comes from.
+    """The origin of an answer.
 
     Attributes:
-        owner: what it is filed under, to be erased by.
+        owner: what it is stored under, and erased by.
         chat, question, topic: see `ReplayRecord`.
-        offered: whether the owner is still offered; asked after writing, on the writer's thread,
-            since it may be deleted at any moment.
+        offered: whether the owner still exists; called after writing, on the writer's thread, since
+            it may be deleted at any moment.
     """
 
     owner: str
@@ -59,7 +57,7 @@ class AnswerDetails:
 
 
 class LogitsPool:
-    """Memory for rows of logits, used again and again: new memory costs more than the copy.
+    """Reusable memory for rows of logits: allocating it costs more than the copy.
 
     One thread takes blocks, another gives them back.
     """
@@ -80,7 +78,7 @@ class LogitsPool:
         return np.empty(self._shape, np.float32)
 
     def give_back(self, block: Floats) -> None:
-        """The caller uses it no more."""
+        """Return a block that is no longer in use."""
         self._free.append(block)
 
 
@@ -100,23 +98,22 @@ class AnswerRecording:
 
     @property
     def rows(self) -> int:
-        """Positions whose logits were added."""
+        """Number of positions whose logits were added."""
         return len(self._positions)
 
     @property
     def has_begun(self) -> bool:
-        """Whether the prompt was given."""
+        """Whether the prompt is set."""
         return self._prompt_length > 0
 
     def begin(self, prompt: Sequence[int]) -> None:
-        """The answer follows `prompt`; nothing was appended yet."""
+        """Set the prompt, before anything is appended."""
         self._tokens += prompt
         self._prompt_length = len(prompt)
 
     def memory(self, rows: int) -> tuple[Floats | None, Callable[[], object] | None]:
-        """Memory for so many further rows, to be filled before they are appended; None for none.
-
-        Also returns work for the writer's thread, if a block is full.
+        """Memory for `rows` further rows, to be filled before they are appended; None if there is
+        none. Also returns work for the writer's thread if a block is full.
         """
         full = None
         if self._block is not None and self._used + rows > len(self._block):
@@ -129,11 +126,11 @@ class AnswerRecording:
         return self._block[self._used : self._used + rows], full
 
     def append(self, tokens: Sequence[int], kept: Sequence[int], states: Floats) -> None:
-        """Add tokens; the logits of tokens[kept[i]] are in the `memory` returned last.
+        """Add tokens; the logits of tokens[kept[i]] are in the memory returned last.
 
         Args:
-            states: float32 [len(tokens), width], that produced them; nobody changes them later.
-                Without columns for none.
+            states: float32 [len(tokens), width], which produced them and must not change later;
+                without columns if there are none.
         """
         length = len(self._tokens)
         left = MAX_ANSWER_STATES - self._state_count
@@ -145,20 +142,20 @@ class AnswerRecording:
         self._tokens += tokens
 
     def release(self) -> None:
-        """Give the memory back: the answer is dropped."""
+        """Give the memory back without a record."""
         if self._block is not None:
             self._pool.give_back(self._block)
             self._block = None
 
     def _reduce(self, block: Floats, rows: int) -> None:
-        """Replace logits by what a record keeps of them. On the writer's thread."""
+        """Replace logits by the columns of a record. Runs on the writer's thread."""
         try:
             self._reduced.append(top_of(block[:rows]))
         finally:
             self._pool.give_back(block)
 
     def record(self, details: AnswerDetails, vocabulary: int) -> ReplayRecord:
-        """The whole answer, which takes no more tokens. On the writer's thread."""
+        """The record of the complete answer. Runs on the writer's thread."""
         if self._block is not None:
             self._reduce(self._block, self._used)
             self._block = None
@@ -186,7 +183,7 @@ class ReplayWriter:
     """Writes into one buffer.
 
     Attributes:
-        error: why an answer could last not be written; None while all is well.
+        error: why the last answer could not be written; None if it was.
     """
 
     def __init__(self, vocabulary: int, open_buffer: Callable[[], ReplayBuffer]) -> None:
@@ -203,28 +200,28 @@ class ReplayWriter:
         return AnswerRecording(self._pool)
 
     def memory(self, recording: AnswerRecording, rows: int) -> Floats | None:
-        """Memory for `rows` further rows of logits of an answer; None if there is none left."""
+        """Memory for `rows` further rows of logits; None if there is none left."""
         memory, full = recording.memory(rows)
         if full is not None:
             self._inbox.put(full)
         return memory
 
     def keep(self, recording: AnswerRecording, details: AnswerDetails) -> None:
-        """Have a complete answer written."""
+        """Write a complete answer."""
         self._inbox.put(lambda: self._do(lambda buffer: _write(buffer, recording, details)))
 
     def forget(self, owner: str) -> None:
-        """Have everything of `owner` erased, after what was asked for before."""
+        """Erase everything of `owner`, after earlier requests."""
         self._inbox.put(lambda: self._do(lambda buffer: buffer.forget(owner)))
 
     def flush(self) -> None:
-        """Wait until all that was asked for is done."""
+        """Wait until all earlier requests are done."""
         done = threading.Event()
         self._inbox.put(done.set)
         done.wait()
 
     def close(self) -> None:
-        """Write what is left, and close the file."""
+        """Finish all requests, and close the file."""
         self._inbox.put(None)
         self._thread.join()
 
@@ -254,5 +251,5 @@ def _write(buffer: ReplayBuffer, recording: AnswerRecording, details: AnswerDeta
     except ValueError as error:
         raise StoreError(f"{buffer.store.path}: an answer was not recorded: {error}") from error
     if not details.offered():
-        # Deleted meanwhile, by someone who could not know of this record.
+        # It was deleted meanwhile, by someone who could not know of this record.
         buffer.forget(details.owner)
