@@ -1,11 +1,9 @@
 """How well a draft model drafts recorded answers, by three figures that are often confused.
 
-α is the papers' Σ min(p, q), compared over the target's 64 likeliest tokens and all others, at
-several temperatures; at 0 it is whether both prefer one token. Top-k, top-p and min-p are left out
-of it, and are in force in live acceptance, which is what specchat's rule accepts. Tokens per step
-are those of the whole tree.
-
-Owns the figures. Refuses to know streams, learning and output.
+α is the papers' Σ min(p, q), summed over the target's 64 likeliest tokens and all others together,
+at several temperatures; at 0 it is 1 where both prefer the same token. Top-k, top-p and min-p apply
+to live acceptance, which is what specchat's rule accepts, and not to α. Tokens per step are those
+of the whole tree.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from engines.sampler import Sampling, make_sampler
 from engines.target import Floats
 
 TEMPERATURES = (0.0, 1.0, 1.5)
-"""At which α is always given: a peaked target's can hardly be told apart at lower ones."""
+"""Always reported: for a peaked target, α hardly differs between draft models at lower ones."""
 
 Logs = NDArray[np.float64]
 
@@ -34,12 +32,12 @@ class StreamedAnswer:
     """One answer of the target, m positions of which have probabilities.
 
     Attributes:
-        topic: name of the workload it came from.
+        topic: name of the workload.
         repeated: whether the stream asked its question before.
-        seed: of the noise that drew it.
+        seed: of the sampler's noise.
         record: as the product keeps it: probabilities at temperature 1, here at every position.
-        logs: by temperature above 0, log-probabilities of the record's top tokens, that of all
-            others last, [m, k + 1].
+        logs: by temperature above 0, log-probabilities [m, k + 1] of the record's top tokens, and
+            of all others together.
     """
 
     topic: str
@@ -66,14 +64,13 @@ def tempered(forced: ForcedAnswer, temperature: float) -> Mapping[float, Logs]:
 
 @dataclass(slots=True)
 class Figures:
-    """How a draft model did on some answers.
+    """Figures of a draft model on some answers.
 
     Attributes:
-        tokens: of the answers. answers: number of them.
         positions: tokens with probabilities.
         alphas: by temperature, sum over positions of Σ min(p, q).
-        live: tokens that the draft model draws too, with the shared noise: what a chain's first
-            token is accepted for by specchat's rule.
+        live: tokens that the draft model draws too, with the shared noise: where specchat's rule
+            accepts the first token of a chain.
         tree: steps and tokens of the whole tree, simulated.
     """
 
@@ -100,7 +97,7 @@ class Figures:
         return self.alphas.get(temperature, 0.0) / max(self.positions, 1)
 
     def summary(self) -> dict[str, object]:
-        """As in `--json`; null where there were none."""
+        """As in `--json`; null without answers."""
         return {
             "answers": self.answers,
             "tokens": self.tokens,
@@ -113,7 +110,7 @@ class Figures:
 def measure(readers: Sequence[Reader], answer: StreamedAnswer, sampling: Sampling) -> Figures:
     """α and live acceptance of one answer by the reader; without one, nothing is accepted.
 
-    A head has no state before an answer's first token, which comes out of prefill: it is left out.
+    A head has no state for an answer's first token, which prefill gives; that token is left out.
     """
     record, answered = answer.record, answer.answer
     if not readers:
@@ -139,7 +136,7 @@ def alphas(
     temperature: float,
     chosen: NDArray[np.bool_] | slice = slice(None),
 ) -> Logs:
-    """Σ min(p, q) at each `chosen` position with probabilities; `logits` are the reader's there."""
+    """Σ min(p, q) at each `chosen` position with probabilities, for the reader's `logits` there."""
     top = answer.record.top_tokens[chosen].astype(np.intp)
     if not temperature:
         same: Logs = (logits.argmax(axis=1) == top[:, 0]).astype(np.float64)

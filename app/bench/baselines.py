@@ -2,17 +2,17 @@
 
 REST is a suffix array of all tokens (crest.txt, 3.1). Its drafter looks for the last 16 tokens,
 then 15, down to 2, and drafts the most common prefixes of what follows the longest match. The
-datastore is a folder of two memory-mapped arrays, as REST keeps them. Unlike REST's published code
-it does not truncate ids, and no match crosses from one text into the next: a separator is
-stored between them.
+datastore is a folder of two memory-mapped arrays, as in REST. Unlike REST's published code, it does
+not truncate ids, and no match crosses from one text into the next, as a separator is stored between
+them.
 
-CREST's paper (sections 3.1 and 5.4) keeps the same number of n-grams for each n, the most common
-ones, and drafts the tree of the longest match alone. Its trees are encoded, stored and read as
-specchat's own, so that only selection and drafting differ.
+CREST's paper (sections 3.1 and 5.4) keeps the most common n-grams, the same number for each n, and
+drafts the tree of the longest match alone. Its trees are encoded, stored and read like specchat's
+own, so that only selection and drafting differ.
 
 The papers verify drafts × tokens whatever they cost (DReSD section 5.4: 3 × 20 for greedy answers,
 10 × 10 for sampled ones; REST's are about 10 × 6). To compare drafters at one shape, each drafter's
-own tree is cut to it; in a chat the budget decides the shape.
+own tree is cut to it.
 """
 
 from __future__ import annotations
@@ -81,10 +81,11 @@ class RestStore:
         return first, self._bisect(wanted, first, within[1], after=True)
 
     def continuations(self, found: tuple[int, int], skip: int, length: int, most: int) -> Ids:
-        """What follows at most `most` of the suffixes in `found`, after the first `skip` tokens.
+        """Continuations of the suffixes in `found`, or `most` evenly spaced ones, after `skip`
+        tokens.
 
         Returns uint32 [matches, length] in ascending order, token ids plus one; from the end of a
-        text on, `SEPARATOR`. Of more matches, `most` evenly spaced ones are taken.
+        text on, `SEPARATOR`.
         """
         first, last = found
         rows = np.unique(np.linspace(first, last - 1, min(most, last - first)).astype(np.int64))
@@ -161,10 +162,7 @@ class RestDrafter:
         """Nothing to learn: the store is fixed."""
 
     def _longest(self, context: list[int]) -> tuple[int, tuple[int, int]]:
-        """Length and range of the longest match; length 0 if there is none.
-
-        Upwards from the shortest: if n tokens are not found, no longer match exists.
-        """
+        """Length and range of the longest match; length 0 if there is none."""
         best, found = 0, (0, len(self._store))
         for length in range(MIN_MATCH_TOKENS, len(context) + 1):
             first, last = self._store.find(context[-length:], (0, len(self._store)))
@@ -207,11 +205,11 @@ def _run_lengths(starts: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 TREE_BYTES = 30
-"""An n-gram with its tree, on average, if the whole tree is kept."""
+"""Average size of an n-gram with its tree, if the whole tree is kept."""
 MAX_ATTEMPTS = 12
-"""To find the number of n-grams that fills a budget."""
+"""Attempts to find the number of n-grams that fills a budget."""
 FILLED_SHARE = 0.95
-"""Share of a budget at which it counts as filled."""
+"""Share of a budget from which it counts as filled."""
 
 
 def select_most_common(counted: CountedStrings, lengths: Sequence[int], number: int) -> BuiltStore:
@@ -232,7 +230,8 @@ def _most_common_trees(
 
 
 def select_within(counted: CountedStrings, lengths: Sequence[int], budget: int) -> BuiltStore:
-    """As many n-grams of each of `lengths`, the same number of each, as `budget` bytes hold."""
+    """The most common n-grams of `lengths`, the same number of each, that fit into `budget`
+    bytes."""
     room = page_room(budget)
     fits = 0
     fails = max(len(counted.levels[length - 1]) for length in lengths) + 1
@@ -289,12 +288,12 @@ class LongestMatch:
 
 
 OVERSAMPLING = 4
-"""Multiple of the shape's rows that the drafter is asked for, to choose from."""
+"""The drafter is asked for this multiple of the shape's rows, to choose from."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftShape:
-    """Leaves of the tree, and tokens on the path to each, at most."""
+    """At most `drafts` leaves of a tree, with paths of at most `length` tokens."""
 
     drafts: int
     length: int
@@ -304,7 +303,7 @@ class DraftShape:
 
     @property
     def rows(self) -> int:
-        """Draft tokens at most; fewer if drafts share a prefix."""
+        """Most draft tokens; fewer if drafts share a prefix."""
         return self.drafts * self.length
 
 

@@ -1,22 +1,15 @@
 """`python -m app.bench crest`: CREST against REST and the other drafters, on recorded answers.
 
 Compares what the paper compares (crest.txt, section 5): REST of all the history and of parts of it
-(figures 6 and 7); the most common n-grams of one n (figure 8) and of all n up to a maximum, equally
-many of each (figure 9), drafted from by the longest match. specchat's own selection is measured at
-the same sizes. The paper's trees are packed in specchat's format, so only the selections differ.
+(figures 6 and 7); the most common n-grams of one n (figure 8) and of all n up to a maximum, the
+same number of each (figure 9), of which the longest match is drafted. specchat's own selection is
+measured at the same sizes. The paper's trees are packed in specchat's format, so only the
+selections differ.
 
-Owns the stores that are compared and the rows of the report; the walk over the answers is
-`engines.drafter_simulation`'s.
-
-Measured with the Llama-2 tokenizer on answers to AlpacaEval's prompts 600 to 804 by Llama-3.1-8B
-(every second one of under 2,000 tokens: three longer ones are a tenth of all tokens and sway the
-means), with a history of its answers to 0 to 599 and 40 other models', 10.8 M tokens. With 64
-nodes: REST of all of it, 86.9 MB (65 MB at two bytes for each id), 1.65 tokens per step; CREST
-ranked, 0.52 MB 1.77, 2.1 MB 1.94, 7.8 MB 2.02; all together 2.47, and 1.97 with 8 nodes. With the
-longer ones, a history of 3.0 M tokens and 4.2 MB, all together 2.56 and 2.05. Mixing n-grams by
-fitted weights, finer probabilities and a longer memory of the chat were tried on prompts 500 to
-599: none gained as much as 0.5 %. On every third answer of Vicuna-7B to MT-Bench, with the first
-stores: REST 1.63; CREST 1.71 with 0.52 MB, 1.96 with 7.8 MB; all together 2.82, and 2.18 with 8.
+With Llama-3.1-8B's answers to every second prompt of AlpacaEval from 600 on, and 10.8 M tokens of
+history: REST 1.65 tokens per step from 65 MB; CREST 1.77 from 0.52 MB and 2.02 from 7.8 MB; all
+drafters 2.47 with 64 nodes and 1.97 with 8. Mixing n-grams by fitted weights, finer probabilities
+and a longer memory of the chat each gained less than 0.5 %.
 """
 
 from __future__ import annotations
@@ -49,17 +42,9 @@ from engines.step import Context
 LONGEST = 5
 """The paper's largest n."""
 SHARES = (16, 4)
-"""REST is also built from one in so many messages."""
-
-PROMPT, RECYCLE, REST, RANKED, LONGEST_MATCH, ALL = (
-    "prompt",
-    "recycle",
-    "rest",
-    "ranked",
-    "longest",
-    "all",
-)
-"""Ways of drafting."""
+"""REST is also built from every 16th and every 4th message."""
+PROMPT, RECYCLE, REST, CREST, ALL = "prompt", "recycle", "rest", "crest", "all"
+LONGEST_MATCH = ", longest match"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +52,11 @@ class Case:
     """One store and one way of drafting from it.
 
     Attributes:
-        method: prompt, recycle, rest, crest or all, as reported.
-        selection: what the store holds, for display.
-        way: one of the ways of drafting.
+        method: one of the five above.
+        selection: what the store holds, for display; after it, `LONGEST_MATCH` where CREST drafts
+            the longest match alone, as in the paper.
         path: the store's file or folder; None if there is no store.
-        sizes: bytes on disk by what is counted; REST has two.
+        size: bytes on disk.
         entries: n-grams of a CREST store, positions of a suffix array.
         longest: n of the longest n-grams looked up.
         seconds: to build it, without tokenising.
@@ -79,12 +64,15 @@ class Case:
 
     method: str
     selection: str
-    way: str
     path: Path | None = None
-    sizes: tuple[tuple[str, int], ...] = (("", 0),)
+    size: int = 0
     entries: int = 0
     longest: int = 0
     seconds: float = 0.0
+
+    def with_longest_match(self) -> Case:
+        """The same store, of which the longest match is drafted."""
+        return replace(self, selection=self.selection + LONGEST_MATCH)
 
 
 def cases(folder: Path, history: Sequence[TokenText], sizes: Sequence[int]) -> Iterator[Case]:
@@ -92,11 +80,11 @@ def cases(folder: Path, history: Sequence[TokenText], sizes: Sequence[int]) -> I
 
     Every n of the paper's figures is tried at the second to fourth of `sizes`.
     """
-    yield Case("prompt", "this chat", PROMPT)
-    yield Case("recycle", "this chat", RECYCLE)
+    yield Case(PROMPT, "this chat")
+    yield Case(RECYCLE, "this chat")
     for share in (*SHARES, 1):
         # Identities are digests, so each share is random.
-        part = [one for one in history if one.identity[0] % share == 0]
+        part = [text for text in history if text.identity[0] % share == 0]
         yield _rest(folder, part, share)
     started = perf_counter()
     counted = count(history, max(sizes), LONGEST)
@@ -104,8 +92,8 @@ def cases(folder: Path, history: Sequence[TokenText], sizes: Sequence[int]) -> I
     for size in sizes:
         own = builder.own(size)
         yield own
-        yield replace(own, method="all", way=ALL)
-        if own.sizes[0][1] > size // 2:
+        yield replace(own, method=ALL)
+        if own.size > size // 2:
             yield from _papers(builder, size, figures=size in (sizes[1:4] or sizes))
 
 
@@ -113,30 +101,27 @@ def _papers(builder: Builder, size: int, *, figures: bool) -> Iterator[Case]:
     """The paper's selections of one size: longest match, and ranked as specchat does."""
     ours = builder.paper(f"equal t, n<={OWN_LONGEST}", size, range(1, OWN_LONGEST + 1))
     yield ours
-    yield replace(ours, way=LONGEST_MATCH)
+    yield ours.with_longest_match()
     for longest in range(1, LONGEST + 1) if figures else ():
         if longest != OWN_LONGEST:
             upto = builder.paper(f"equal t, n<={longest}", size, range(1, longest + 1))
-            yield replace(upto, way=LONGEST_MATCH)
+            yield upto.with_longest_match()
         if longest > 1:
             single = builder.paper(f"top t, n={longest}", size, (longest,))
-            yield replace(single, way=LONGEST_MATCH)
+            yield single.with_longest_match()
 
 
 def _rest(folder: Path, history: Sequence[TokenText], share: int) -> Case:
-    """REST, with the size of its files at four bytes for each id, and at two if they suffice."""
-    sizes, seconds = [], 0.0
-    small = max((int(max(one.tokens)) for one in history if len(one.tokens)), default=0) < 65535
-    for width in (2, 4) if small else (4,):
-        place = folder / f"rest-{share}-{width}"
-        place.mkdir()
-        started = perf_counter()
-        write_rest(place, history, width)
-        seconds = perf_counter() - started
-        sizes.append((f"{width}-byte ids", RestStore(place).size()))
+    """REST, with two bytes for each id if they suffice, as in its authors' code, else four."""
+    largest = max((int(max(text.tokens)) for text in history if len(text.tokens)), default=0)
+    place = folder / f"rest-{share}"
+    place.mkdir()
+    started = perf_counter()
+    write_rest(place, history, 2 if largest < 65535 else 4)
+    seconds = perf_counter() - started
+    store = RestStore(place)
     selection = "all" if share == 1 else f"1/{share} of the messages"
-    positions = len(RestStore(place))
-    return Case("rest", selection, REST, place, tuple(sizes), positions, REST_LONGEST, seconds)
+    return Case(REST, selection, place, store.size(), len(store), REST_LONGEST, seconds)
 
 
 class Builder:
@@ -174,16 +159,7 @@ class Builder:
             store.replace(built, self._shorts)
         seconds = self._seconds + perf_counter() - started
         used = sum(file.stat().st_size for file in self._folder.glob(f"{path.name}*"))
-        return Case(
-            "crest",
-            selection,
-            RANKED,
-            path,
-            (("", used),),
-            built.entry_count,
-            built.longest,
-            seconds,
-        )
+        return Case(CREST, selection, path, used, built.entry_count, built.longest, seconds)
 
 
 BUDGETS = (1, 4, 8, 16, 32, 64)
@@ -192,19 +168,12 @@ TIMED_LOOKUPS = 2000
 
 @dataclass(frozen=True, slots=True)
 class CrestRow:
-    """One case at one budget, as reported.
+    """One case at one budget of draft tokens for each step, as reported.
 
     Attributes:
-        method: prompt, recycle, rest, crest or all.
-        selection: what the store holds and how it is drafted from.
-        budget: draft tokens for each step.
-        store_bytes: of all its files.
-        entries: n-grams, or positions of the suffix array; max_n: the longest looked up.
         tokens_per_step: the accepted length, counted as in `bench decode`.
         mean_acceptance_rate: accepted ÷ drafted chain length for each answer, averaged.
-        lookup_us_median, lookup_us_p99: of a store's lookup; of the whole proposal if there is no
-            store.
-        build_seconds: of the store, without tokenising.
+        lookup_us_median, lookup_us_p99: of a CREST store's lookup, or else of the whole proposal.
     """
 
     method: str
@@ -223,19 +192,19 @@ class CrestRow:
 
 def make_drafter(case: Case) -> Drafter:
     """A fresh drafter for `case`."""
-    if case.way == PROMPT:
+    if case.method == PROMPT:
         return PromptLookup()
-    if case.way == RECYCLE:
+    if case.method == RECYCLE:
         return TokenRecycling()
     assert case.path is not None
-    if case.way == REST:
+    if case.method == REST:
         return RestDrafter(RestStore(case.path))
     reader = CrestReader(case.path)
-    if case.way == RANKED:
-        return CrestDrafter(reader, use_context=False)
-    if case.way == LONGEST_MATCH:
+    if case.method == ALL:
+        return CombinedDrafter([PromptLookup(), TokenRecycling(), CrestDrafter(reader)])
+    if case.selection.endswith(LONGEST_MATCH):
         return LongestMatch(reader)
-    return CombinedDrafter([PromptLookup(), TokenRecycling(), CrestDrafter(reader)])
+    return CrestDrafter(reader, use_context=False)
 
 
 def run(
@@ -254,25 +223,23 @@ def run(
 def rows(
     case: Case, counts: dict[int, SimulationCounts], recordings: Sequence[Recorded]
 ) -> list[CrestRow]:
-    """The case's rows, one for each budget and each way to count its bytes."""
+    """The case's rows, one for each budget."""
     median, late = lookup_times(case, recordings)
-    drafting = ", longest match" if case.way == LONGEST_MATCH else ""
     return [
         CrestRow(
-            case.method,
-            ", ".join(filter(None, (case.selection + drafting, counted))),
-            budget,
-            size,
-            case.entries,
-            case.longest,
-            count.tokens_per_step,
-            count.mean_acceptance_rate,
-            count.drafted_per_step,
-            median,
-            late,
-            case.seconds,
+            method=case.method,
+            selection=case.selection,
+            budget=budget,
+            store_bytes=case.size,
+            entries=case.entries,
+            max_n=case.longest,
+            tokens_per_step=count.tokens_per_step,
+            mean_acceptance_rate=count.mean_acceptance_rate,
+            drafted_per_step=count.drafted_per_step,
+            lookup_us_median=median,
+            lookup_us_p99=late,
+            build_seconds=case.seconds,
         )
-        for counted, size in case.sizes
         for budget, count in counts.items()
     ]
 
@@ -281,7 +248,7 @@ def lookup_times(case: Case, recordings: Sequence[Recorded]) -> tuple[float, flo
     """Median and 99th percentile in µs, of lookups at random positions with a cold cache."""
     draw = random.Random(0)
     drafter = make_drafter(case)
-    reader = CrestReader(case.path) if case.path and case.method == "crest" else None
+    reader = CrestReader(case.path) if case.path and case.method == CREST else None
     seconds = []
     for _ in range(TIMED_LOOKUPS):
         recorded = draw.choice(recordings)
@@ -304,13 +271,13 @@ def report(rows: Sequence[CrestRow], history_tokens: int, recordings: Sequence[R
     """The object of `--json`."""
     return {
         "history_tokens": history_tokens,
-        "test_tokens": sum(len(one.answer) for one in recordings),
+        "test_tokens": sum(len(recorded.answer) for recorded in recordings),
         "rows": [asdict(row) for row in rows],
     }
 
 
 _recordings: Sequence[Recorded] = ()
-"""What a worker process simulates, sent to it once."""
+"""What a worker process simulates, received once."""
 
 
 def _set_recordings(recordings: Sequence[Recorded]) -> None:

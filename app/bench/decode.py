@@ -3,8 +3,8 @@
 Each row answers every chat, one row right after the other, so that drift in the machine's speed
 affects all alike. All answer the same prompts: later turns continue from plain decoding's answers.
 Speed-ups are medians over chats of paired ratios, and ratios of total time. `verify_ms` measures
-V(n), the time of one verification by its number of rows; from it follows the bound that no overhead
-lets a row exceed. Against fixed draft lengths, the automatic one shows what its choices cost.
+V(n), the time of one verification by its number of rows, which bounds the speed-up. Comparing the
+automatic draft length with fixed ones shows the cost of its choices.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from engines.target import Target
 
 WIDTHS = (1, 2, 4, 6, 8, 16, 32, 64)
 CONTEXT = 256
-"""Tokens that verification is measured behind, as in a short chat."""
+"""Tokens in the KV cache while verification is measured, as in a short chat."""
 ROUNDS = 9
 
 
@@ -60,7 +60,7 @@ def verify_ms(target: Target, widths: Sequence[int] = WIDTHS) -> dict[str, float
 
 PLAIN = "none"
 REREAD = "plain, prompt read in other chunks"
-"""The row that shows how alike two plain answers are; see `app.bench.yardstick`."""
+"""The row of `app.bench.yardstick`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +68,8 @@ class TimedAnswer:
     """One generated answer.
 
     Attributes:
-        prompt: token ids before the answer.
-        tokens: token ids of the answer.
         chain: draft tokens on the longest path of each draft, summed.
-        rows: of each step of the target.
+        rows: rows verified in each step.
         overhead: seconds outside the target, by part; see `overhead_parts`.
     """
 
@@ -89,9 +87,8 @@ class DecodeRow:
     """One set of drafters: its answers by chat, in the order of the workload.
 
     Attributes:
-        history: what they draft from, for display; empty if the stores are empty.
-        shape: of their drafts, for display; empty if the budget decides.
-        fixed: draft tokens forced at each step, for display; None if the budget decides.
+        history, shape, fixed: what they draft from, and the shape or length of their drafts, for
+            display; empty or None if the stores are empty, or the budget decides.
     """
 
     drafters: str
@@ -115,7 +112,7 @@ def run(
     """Answer each chat with every row; yields the number of chats finished.
 
     The first row must be plain decoding. The order of the others rotates from chat to chat. The
-    `yardstick` comes last, and no other row continues from what it read.
+    `yardstick` comes last, and leaves an empty KV cache.
     """
     for index, chat in enumerate(workload):
         plain = answer_chat(rows[0].engine, chat, (), sampling)
@@ -175,8 +172,8 @@ LOOP, PLANNING = "loop", "planning"
 
 
 def overhead_parts(steps: Iterable[Step]) -> dict[str, float]:
-    """Seconds of `steps` outside the target: each drafter's, planning's (the budget and all that
-    observe the steps) and the loop's own (drawing tokens and keeping their states)."""
+    """Seconds of `steps` outside the target: of each drafter, of planning (the budget and the
+    observers of steps) and of the loop itself (drawing tokens and keeping their states)."""
     parts = defaultdict[str, float](float)
     for step in steps:
         timings, consulted = step.timings, 0.0
@@ -198,14 +195,12 @@ def summarise(
     """The row's figures, as in `bench decode --json`.
 
     Args:
-        costs: what `verify_ms` measured.
-        fixed: the same drafters with fixed draft lengths, if `row` is to be compared with them.
+        costs: V(n) from `verify_ms`.
+        fixed: the same drafters with fixed draft lengths, to compare `row` with.
     """
     answers = row.answers()
     pairs = list(zip(answers, plain.answers(), strict=True))
-    total = Statistics()
-    for answer in answers:
-        total.add(answer.statistics)
+    total = total_statistics(answers)
     decoded = [answer.statistics for answer in answers if answer.statistics.steps]
     return {
         "drafters": row.drafters,
@@ -239,6 +234,14 @@ def summarise(
     }
 
 
+def total_statistics(answers: Iterable[TimedAnswer]) -> Statistics:
+    """The statistics of all answers together."""
+    total = Statistics()
+    for answer in answers:
+        total.add(answer.statistics)
+    return total
+
+
 def _overhead_ms(answers: Sequence[TimedAnswer], steps: int) -> dict[str, float]:
     """Mean milliseconds of overhead per step, by part."""
     parts = dict.fromkeys((part for answer in answers for part in answer.overhead), 0.0)
@@ -249,11 +252,8 @@ def _overhead_ms(answers: Sequence[TimedAnswer], steps: int) -> dict[str, float]
 
 
 def mean_acceptance_rate(answers: Sequence[TimedAnswer]) -> float:
-    """The papers' MAR: accepted ÷ drafted chain length for each prompt, averaged over prompts.
-
-    The length of a draft is that of its longest path: branches cost rows, not length (DReSD
-    section 4.3).
-    """
+    """The papers' MAR: accepted ÷ drafted tokens of the longest path for each prompt, averaged over
+    prompts (DReSD section 4.3)."""
     rates = [answer.statistics.accepted / answer.chain for answer in answers if answer.chain]
     return mean(rates) if rates else 0.0
 
@@ -269,16 +269,12 @@ def speedup(row: DecodeRow, plain: DecodeRow) -> float:
 
 
 def total_speedup(row: DecodeRow, plain: DecodeRow) -> float:
-    """Plain seconds per token of all chats together ÷ this row's, prefill excluded."""
-    return total_ratio(row.answers(), plain.answers())
-
-
-def total_ratio(own: Sequence[TimedAnswer], plain: Sequence[TimedAnswer]) -> float:
-    """Seconds per token of all `plain` answers ÷ those of `own`, prefill excluded; 1 where either
+    """Plain seconds per token of all chats together ÷ this row's, prefill excluded; 1 where either
     has no steps."""
-    if not (_step_tokens(own) and _step_tokens(plain)):
+    own, base = row.answers(), plain.answers()
+    if not (_step_tokens(own) and _step_tokens(base)):
         return 1.0
-    return _seconds_per_token(plain) / _seconds_per_token(own)
+    return _seconds_per_token(base) / _seconds_per_token(own)
 
 
 def bound(answers: Sequence[TimedAnswer], costs: Mapping[str, float]) -> float:
@@ -294,9 +290,9 @@ def bound(answers: Sequence[TimedAnswer], costs: Mapping[str, float]) -> float:
 
 
 def of_hindsight(row: DecodeRow, fixed: Sequence[DecodeRow]) -> float | None:
-    """Median over chats of the time that the best length for this chat takes ÷ this row's.
+    """Median over chats of the time with the best fixed length for that chat ÷ this row's time.
 
-    None if there is nothing to compare with, or no chat with steps.
+    None if there is nothing to compare with, or no chat has steps.
     """
     chats = [
         (own, others)

@@ -1,13 +1,11 @@
 """`python -m app.bench distill`: what a draft model learns online from the answers of its target.
 
-A stream of chats, topic after topic, is answered once; at a temperature, every answer with a seed
-of its own. Each row then has its own draft model or head, which meets the same answers in the same
-order: first it is measured on an answer, then the answer goes into its replay buffer, and after
-every few answers a round of distillation runs, as the product runs it, with held-out questions,
-gate and versions (`engines.distillation.round`). New and repeated questions are counted apart.
-After the stream, what it asked more than once is asked again.
-
-Owns the stream and the rows. Refuses to know options and output.
+A stream of chats, topic after topic, is answered once, every answer with a seed of its own. Each
+row then has its own draft model or head, which meets the same answers in the same order: it is
+measured on an answer before the answer goes into its replay buffer, and after every few answers a
+round of distillation runs as in the product, with held-out questions, gate and versions
+(`engines.distillation.round`). New and repeated questions are counted separately. After the stream,
+repeated questions are asked again.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
 from time import process_time
-from types import MappingProxyType
 
 from app.bench.acceptance import Figures, StreamedAnswer, measure, tempered
 from app.bench.decode import answer_chat
@@ -39,8 +36,10 @@ from engines.sampler import Sampling
 
 WINDOW = 50
 """Answers over which α is averaged, as in the paper."""
+SETS = ("new", "late_new", "repeated", "late_repeated", "again", "base_before", "base_after")
+"""Sets of answers with figures of their own."""
 RECOVERED = 0.9
-"""Share of the level before a shift of topic at which the draft model is back."""
+"""Share of the level before a shift of topic at which the draft model has recovered."""
 
 
 def answers(
@@ -48,7 +47,7 @@ def answers(
 ) -> Iterator[StreamedAnswer]:
     """Answer all chats, topic after topic."""
     asked: set[str] = set()
-    chats = ((name, chat) for name, of in topics.items() for chat in of)
+    chats = ((name, chat) for name, chats in topics.items() for chat in chats)
     for number, (topic, chat) in enumerate(chats, 1):
         # With one seed, a question would get the same answer whenever it is asked.
         drawn = replace(sampling, seed=sampling.seed + number)
@@ -67,8 +66,8 @@ def answers(
 def asked_again(topics: Mapping[str, Sequence[Workload]]) -> dict[str, list[Workload]]:
     """A chat for each question that `topics` ask more than once."""
     questions = {
-        name: Counter(question for chat in of for question in chat.questions)
-        for name, of in topics.items()
+        name: Counter(question for chat in chats for question in chat.questions)
+        for name, chats in topics.items()
     }
     return {
         name: [Workload("", (question,)) for question, times in found.items() if times > 1]
@@ -81,31 +80,24 @@ class DistillRow:
     """One draft model, or one for each topic, on the stream.
 
     Attributes:
-        temperature: of the stream.
-        curve: α of each answer, as it was met.
-        new, repeated: figures of the answers as they were met; `late_new`, `late_repeated`: of
-            the second half of the stream alone.
-        again: figures, after the stream, of what it asked more than once.
-        met: answers by topic.
+        curve: α of each answer when it was met.
+        figures: by name, of `new` and `repeated` questions when they were met, and `late_…` in the
+            second half of the stream; of repeated ones `again` after the stream; and of what the
+            original draft model knows, `base_before` and `base_after` the stream.
+        met: number of answers by topic.
         topics: by topic, α of its answers to new questions, by their number among its answers.
-        base_before, base_after: figures on what the original draft model knows.
-        versions: published. refused: why the others were not.
-        learned: tokens of the answers that it could learn from.
-        seconds: of CPU, of all rounds.
+        versions: number of published versions.
+        refused: why rounds published none.
+        learned: tokens of the answers in the replay buffer.
+        seconds: CPU time of all rounds.
     """
 
     name: str
     temperature: float
     curve: list[float] = field(default_factory=list)
-    new: Figures = field(default_factory=Figures)
-    repeated: Figures = field(default_factory=Figures)
-    late_new: Figures = field(default_factory=Figures)
-    late_repeated: Figures = field(default_factory=Figures)
-    again: Figures = field(default_factory=Figures)
+    figures: dict[str, Figures] = field(default_factory=lambda: {name: Figures() for name in SETS})
     topics: dict[str, dict[int, float]] = field(default_factory=dict)
     met: Counter[str] = field(default_factory=Counter)
-    base_before: Figures = field(default_factory=Figures)
-    base_after: Figures = field(default_factory=Figures)
     versions: int = 0
     refused: list[str] = field(default_factory=list)
     learned: int = 0
@@ -118,21 +110,16 @@ class DistillRow:
         self.met[answer.topic] += 1
         if not answer.repeated:
             self.topics.setdefault(answer.topic, {})[self.met[answer.topic]] = level
-        (self.repeated if answer.repeated else self.new).add(figures)
+        name = "repeated" if answer.repeated else "new"
+        self.figures[name].add(figures)
         if late:
-            (self.late_repeated if answer.repeated else self.late_new).add(figures)
+            self.figures[f"late_{name}"].add(figures)
 
     def summary(self) -> dict[str, object]:
         """As in `--json`."""
         return {
             "draft_model": self.name,
-            "new": self.new.summary(),
-            "repeated": self.repeated.summary(),
-            "late_new": self.late_new.summary(),
-            "late_repeated": self.late_repeated.summary(),
-            "again": self.again.summary(),
-            "base_before": self.base_before.summary(),
-            "base_after": self.base_after.summary(),
+            **{name: figures.summary() for name, figures in self.figures.items()},
             "shifts": shifts(self.topics),
             "versions": self.versions,
             "refused": self.refused,
@@ -143,14 +130,14 @@ class DistillRow:
 
 
 def shifts(topics: Mapping[str, Mapping[int, float]]) -> list[dict[str, object]]:
-    """What each shift of topic did to α on new questions, in means over `WINDOW` of them.
+    """The effect of each shift of topic on α on new questions, in means over `WINDOW` of them.
 
     Args:
         topics: as in `DistillRow`, in order.
 
     Returns:
-        The new topic; α `before` the shift, `first` and `last` after it; and how many answers it
-        took to be `back` at `RECOVERED` of the level before: None if it never was.
+        The new topic; α `before` the shift, `first` and `last` after it; and the number of answers
+        until it was `back` at `RECOVERED` of the level before, or None.
     """
     found: list[dict[str, object]] = []
     for (_, before), (topic, after) in pairwise(topics.items()):
@@ -173,9 +160,8 @@ class Material:
     """The answers that all rows share.
 
     Attributes:
-        stream: in order.
-        again: to what the stream asked more than once.
-        base: that the original draft model knows: most for learning, the rest for measuring.
+        again: to the questions that the stream repeats.
+        base: known to the original draft model; most are for training, the rest for measuring.
     """
 
     stream: Sequence[StreamedAnswer]
@@ -184,12 +170,7 @@ class Material:
 
 
 class DistillBench:
-    """What all rows of a benchmark share.
-
-    Attributes:
-        material: the answers.
-        every: answers between rounds.
-    """
+    """Makes rows that share a target, a stream and the number of answers between rounds."""
 
     def __init__(
         self,
@@ -206,17 +187,16 @@ class DistillBench:
         self.every = every
 
     def static(self, name: str = "static", trained: Trained | None = None) -> DistillRow:
-        """The draft model as it is, or another that learned nothing."""
+        """The draft model, or what `trained` drafts with, without training."""
         row = self._row(name)
         self._pass_all(row, trained or self._draft_model, None)
         return row
 
     def online(self, settings: TrainingSettings, *, by_topic: bool = False) -> Iterator[DistillRow]:
-        """The draft model learns on the way; yields the row after each part of the stream.
+        """The draft model, trained online; yields the row after each part of the stream.
 
         Args:
-            by_topic: each topic has a draft model of its own, as in the paper's figures by
-                language.
+            by_topic: train one draft model per topic, as in the paper's figures by language.
         """
         row = self._row(f"online, {settings.loss}{', one per topic' if by_topic else ''}")
         for stream in self._topics() if by_topic else [self.material.stream]:
@@ -225,9 +205,9 @@ class DistillBench:
     def online_head(
         self, settings: TrainingSettings, heads: Mapping[str, Trained]
     ) -> Iterator[list[DistillRow]]:
-        """A head learns on the way; yields its rows, by name of its tree, after each part.
+        """A head, trained online; yields a row for each of `heads` after each part.
 
-        All of `heads` draft with what the first of them learned.
+        All of `heads` draft with the versions of the first.
         """
         rows = {name: self._row(name) for name in heads}
         first, *others = heads
@@ -236,7 +216,7 @@ class DistillBench:
             heads[first],
             self.material.stream,
             settings,
-            {name: (rows[name], heads[name]) for name in others},
+            [(rows[name], heads[name]) for name in others],
         ):
             yield list(rows.values())
 
@@ -246,11 +226,11 @@ class DistillBench:
         trained: Trained,
         stream: Sequence[StreamedAnswer],
         settings: TrainingSettings,
-        beside: Mapping[str, tuple[DistillRow, Trained]] = MappingProxyType({}),
+        others: Sequence[tuple[DistillRow, Trained]] = (),
     ) -> Iterator[DistillRow]:
-        """Learn on the way; what stands `beside` drafts with the same versions."""
-        topics = {each.topic for each in stream}
-        every = [(row, trained), *beside.values()]
+        """Train online; `others` share the versions."""
+        topics = {answer.topic for answer in stream}
+        every = [(row, trained), *others]
         with self._workspace(trained) as (buffer, versions):
             for part in self._parts(stream):
                 for measured, drafting in every:
@@ -263,7 +243,7 @@ class DistillBench:
     def offline(
         self, share: float, others: Sequence[StreamedAnswer], settings: TrainingSettings
     ) -> DistillRow:
-        """The draft model learns from a share of other answers first, then meets the stream."""
+        """The draft model, trained on a share of other answers before it meets the stream."""
         row = self._row(f"offline, {share:.0%}")
         trained, known = self._draft_model, others[: round(share * len(others))]
         with self._workspace(trained) as (buffer, versions):
@@ -293,12 +273,12 @@ class DistillBench:
             yield list(stream)
 
     def _parts(self, stream: Sequence[StreamedAnswer]) -> Iterator[Sequence[StreamedAnswer]]:
-        """What is met between two rounds."""
+        """The answers between two rounds."""
         for first in range(0, len(stream), self.every):
             yield stream[first : first + self.every]
 
     def _pass_all(self, row: DistillRow, trained: Trained, version: Path | None) -> None:
-        """Meet the whole stream with one version; in parts, since drafters begin afresh in each."""
+        """Meet the whole stream with one version; in parts, as drafters start afresh in each."""
         stream = self.material.stream
         for part in self._parts(stream):
             self._pass(row, part, trained, version)
@@ -345,17 +325,16 @@ class DistillBench:
     def _measure_end(
         self, row: DistillRow, trained: Trained, version: Path | None, topics: set[str]
     ) -> None:
-        """What was asked again of `topics`, and what is left of what the original draft model
-        knew."""
+        """Measure repeated questions of `topics`, and what the original draft model knew."""
         base = self.material.base
         held_out = {id(record) for record in split(one.record for one in base).held_out}
         kept = [answer for answer in base if id(answer.record) in held_out]
         again = [answer for answer in self.material.again if answer.topic in topics]
         original, readers = trained.readers(None), trained.readers(version)
-        for figures, reading, of in (
-            (row.again, readers, again),
-            (row.base_before, original, kept),
-            (row.base_after, readers, kept),
+        for name, reading, answers in (
+            ("again", readers, again),
+            ("base_before", original, kept),
+            ("base_after", readers, kept),
         ):
-            for answer in of:
-                figures.add(measure(reading, answer, self._sampling))
+            for answer in answers:
+                row.figures[name].add(measure(reading, answer, self._sampling))

@@ -1,10 +1,8 @@
-"""`python -m app.bench first-token`: how long a first token waits while training runs.
+"""`python -m app.bench first-token`: the time to first token while the draft model trains.
 
 Each question is asked twice, in turn: while the process that trains the draft model works, and
-while it is paused. The key press that pauses it counts as part of the wait, as in the interface;
-the process is the product's own, at its priority, on the answers to the same questions.
-
-Owns the pairs and the switch. Refuses to know options and output.
+while it is paused. The time from the key press until training is paused counts, as in the
+interface; the process is the product's own, at its priority, on the answers to the same questions.
 """
 
 from __future__ import annotations
@@ -43,17 +41,13 @@ PROCESS = "app.runtime.learning_process"
 START_TIMEOUT_S = 60.0
 """Longest wait for a step of training."""
 BEFORE_S = 0.5
-"""How long training works, or rests, before each question."""
+"""Time that training works, or rests, before each question."""
 
 
 @dataclass(frozen=True, slots=True)
 class FirstToken:
-    """Seconds to the first token of one question.
-
-    Attributes:
-        resting, training: without and with the process at work.
-        pause: of `training`, until the process was stopped.
-    """
+    """Seconds to the first token of one question, without and with training; `pause` is the part of
+    `training` until the process was stopped."""
 
     resting: float
     training: float
@@ -61,10 +55,12 @@ class FirstToken:
 
 
 class Training:
-    """The process that learns, switched on and off as idle time and a key press do."""
+    """The training process, resumed and paused as idle time and a key press do.
+
+    It learns from the answers in the replay buffer of `locations`.
+    """
 
     def __init__(self, engine: Engine, draft_model: Path, locations: Locations) -> None:
-        """The answers to learn from are in the replay buffer of `locations`."""
         self._wanted = False
         self._stepped = threading.Event()
         self._error = ""
@@ -81,10 +77,10 @@ class Training:
         self._learner.start()
 
     def work(self) -> None:
-        """Train until a step is done.
+        """Resume training and wait for its next step.
 
         Raises:
-            ModelError: none was.
+            ModelError: there was none within `START_TIMEOUT_S`.
         """
         self._stepped.clear()
         self._wanted = True
@@ -93,7 +89,7 @@ class Training:
             raise ModelError(f"no training is running: {reason}")
 
     def touch(self) -> float:
-        """Press a key; the seconds until the process was stopped."""
+        """Act like a key press; returns the seconds until the process was stopped."""
         started = perf_counter()
         self._wanted = False
         self._learner.touch()
@@ -111,7 +107,7 @@ class Training:
 
 
 def fill(locations: Locations, engine: Engine, answers: Sequence[StreamedAnswer]) -> None:
-    """Store `answers` to learn from, again and again under other keys: as many as a round takes."""
+    """Store `answers` to learn from, repeated under other keys to as many as a round takes."""
     path = replay_path(locations, engine.target.fingerprint)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with closing(
@@ -123,14 +119,14 @@ def fill(locations: Locations, engine: Engine, answers: Sequence[StreamedAnswer]
 
 
 def own_copy(draft_model: Path, folder: Path) -> Path:
-    """A copy of the draft model: the embedded one would first be asked what it knew before."""
+    """A copy of the draft model; the embedded one's training would begin with its known answers."""
     return Path(shutil.copy(draft_model, folder / draft_model.name))
 
 
 def first_tokens(
     engine: Engine, questions: Sequence[str], sampling: Sampling, training: Training
 ) -> Iterator[FirstToken]:
-    """Ask each question both ways; which comes first changes from one to the next.
+    """Ask each question both ways, in alternating order.
 
     Raises:
         ModelError: training ended before the questions did.

@@ -1,10 +1,8 @@
-"""A model that writes recorded answers: its own passes at their full cost, another's words.
+"""A model that writes recorded answers, in passes of its own at their full cost.
 
-So a small model shows in time what drafting gains on texts that it could not write itself: source
-code, passages that are copied from the prompt. Its logits are its own but for the recorded token,
-which is made the likeliest; drafters see nothing of the record.
-
-Owns that change of the logits. Refuses to know what the answers are.
+A small model then shows the time that drafting saves on texts that it could not write itself:
+source code, or passages copied from the prompt. Only the logit of the recorded token is changed, so
+that it is the likeliest; drafters do not see the recorded answer.
 """
 
 from __future__ import annotations
@@ -19,11 +17,12 @@ from engines.target import ForwardOutput, Target
 from engines.wrapped_target import WrappedTarget
 
 MARGIN = 1.0
-"""By how much the recorded logit exceeds the others, which token recycling keeps as well."""
+"""The recorded token's logit minus the largest other; the others, of which token recycling learns,
+stay as they are."""
 
 
 class ForcedTarget(WrappedTarget):
-    """A target whose greedy text behind the next prompts is `answer`; its own if that is empty."""
+    """A target whose greedy continuation of a prompt is `answer`; its own if that is empty."""
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
@@ -31,7 +30,7 @@ class ForcedTarget(WrappedTarget):
         self._start = 0
 
     def prefill(self, tokens: Sequence[int]) -> Iterator[int]:
-        """See `Target.prefill`: the answer begins behind `tokens`."""
+        """See `Target.prefill`; the answer begins after `tokens`."""
         self._start = len(tokens)
         return super().prefill(tokens)
 

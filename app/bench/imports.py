@@ -1,17 +1,13 @@
-"""`python -m app.bench import`: what one note costs, by how much is stored already.
+"""`python -m app.bench import`: the cost of one note, by the number of notes stored already.
 
-A store of so many notes is made once. Then one more note is imported, changed and forgotten, each
-by a `specchat` command in a process of its own: the CPU seconds are those of the whole command, the
-interpreter's start and the opening of every store included, and of the processes it waited for.
-After the last, every file is searched for the note.
+One more note is imported, changed and forgotten, each by a `specchat` command in a process of its
+own: the CPU seconds are those of the whole command, start of the interpreter and opening of stores
+included, and of the processes it waited for. Afterwards every file is searched for the note.
 
-Owns the notes and what is measured. Refuses to know how imports work.
-
-Measured with the embedded model on two busy cores, the least of three: beside 7,226 pages of tldr
-(1.55 M tokens) 1.16 s to import a note and 1.34 s to forget it, in an empty store 0.96 and 0.91 s.
-When every change rebuilt the n-grams, it was 23.8, 22.9 and 1.0 s. What still grows with the store
-is listing all keys (some 10 µs a document) and rewriting the files of texts and passages when
-something is forgotten.
+Measured with the embedded model on two busy cores, the least of three: with 7,226 pages of tldr
+stored (1.55 M tokens), 1.16 s to import a note and 1.34 s to forget it; in an empty store 0.96 and
+0.91 s. Listing all keys (some 10 µs a document) and rewriting the files of texts and passages after
+a deletion still grow with the store.
 """
 
 from __future__ import annotations
@@ -36,7 +32,7 @@ from datastores.library.library import Library
 from engines.target import Vocabulary
 
 WORDS = 20_000
-"""Different words in the notes; the rarest is drawn about once in 200,000 times."""
+"""Different words in the notes; the rarest is about one word in 200,000."""
 MEAN_SENTENCE_WORDS, SENTENCES = 8, 4
 NEW_TEXTS = (
     "The walrus keeps seventeen brass telescopes.",
@@ -51,11 +47,10 @@ BATCH = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ImportCost:
-    """What one note costs beside `documents` others.
+    """The cost of one note where `documents` others of `tokens` tokens are stored.
 
     Attributes:
-        tokens: of the others.
-        store_bytes: of all files, before the note.
+        store_bytes: size of all files before the note.
         added_s, changed_s, forgotten_s: CPU seconds of each command.
         traces: files that hold a word of the note after it was forgotten.
     """
@@ -70,7 +65,7 @@ class ImportCost:
 
 
 def notes(number: int) -> Iterator[str]:
-    """So many different notes of some 50 tokens; their words are as unequal as a text's."""
+    """Different notes of some 50 tokens, with word frequencies like those of real texts."""
     draw = random.Random(0)
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = ["".join(draw.choices(letters, k=draw.randint(2, 9))) for _ in range(WORDS)]
@@ -82,7 +77,7 @@ def notes(number: int) -> Iterator[str]:
 
 
 def fill(locations: Locations, vocabulary: Vocabulary, budget: int, number: int) -> Iterator[int]:
-    """Store and index so many notes; yields how many are stored.
+    """Store and index `number` notes; yields how many are stored.
 
     Raises:
         StoreError: a store cannot be written.
@@ -126,7 +121,7 @@ def measure(folder: Path, model: Path, tokenizer: str, documents: int) -> Import
 
 
 def _cpu_seconds(folder: Path, model: Path, command: str, note: Path) -> float:
-    """Of one command and of the processes it waits for."""
+    """CPU time of one command and of the processes it waits for."""
     options = ("--data-dir", folder, "--model", model)
     line = [sys.executable, "-m", "app", *map(str, options), command, str(note)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -1,8 +1,8 @@
 """`python -m app.bench ralm --knn`: KNN-LM sequential against speculative (RaLMSpec, figure 5).
 
 Every method answers every question, one right after the other in rotating order, with the end token
-suppressed; speed-ups are paired with the sequential one of the same k, without drafts. The states
-are those in which the model reads the texts; further random keys make the search as slow as one
+suppressed; speed-ups are paired with the sequential one of the same k, without drafts. The
+datastore holds the model's states in the texts; further random keys make the search as slow as one
 likes, and are rarely near.
 """
 
@@ -45,12 +45,12 @@ METHODS = (
 )
 """As in figure 5: the sequential one, two fixed strides, OS3."""
 MAX_STATES = 20_000
-"""States of the texts at most; more are filled up with random keys."""
+"""Most states of the texts; the rest are random keys."""
 RANDOM_LENGTH = 2.0
-"""Of the random keys, where a state's is 1. Of unit length, one of 200,000 would be the nearest of
-all in a third of an answer's tokens, and as none follows another, no cache could guess them."""
+"""Length of the random keys; those of states have 1. Of unit length, one of 200,000 would be the
+nearest at a third of an answer's tokens, and no cache could guess them, as none follows another."""
 BLOCK = 256
-"""Tokens of a text that are read at a time, from an empty context."""
+"""Tokens of a text that are read, from an empty context."""
 
 
 @dataclass(slots=True)
@@ -62,9 +62,9 @@ class KnnRow(RalmRow):
 
 
 class NearestCodes:
-    """Searches codes by squared distance, exactly, for a batch in one pass over them.
+    """Searches codes by squared distance, exactly, in one pass for a batch of queries.
 
-    The nearest x to q has the largest q·x - |x|²/2: all whole numbers and halves, without rounding.
+    The nearest x to q has the largest q·x - |x|²/2: whole numbers and halves, without rounding.
     """
 
     def __init__(self, codes: Codes) -> None:
@@ -88,7 +88,7 @@ class NearestCodes:
 
 
 def read_states(engine: Engine, texts: Path, size: int, *, approximate: bool) -> FlatKeys:
-    """The states in which the model reads the files in `texts`, and random keys up to `size`.
+    """The model's states in the files in `texts`, and random keys up to `size`.
 
     Args:
         approximate: search an HNSW graph instead of all keys.
@@ -161,7 +161,7 @@ def _lookup(led_to: Tokens) -> Callable[[Rows], Tokens]:
 
 
 def _random_codes(projection: Projection, count: int) -> Codes:
-    """Of keys in random directions."""
+    """Codes of keys in random directions."""
     random = np.random.default_rng(1)
     drawn = random.standard_normal((count, projection.dimensions), np.float32)
     drawn *= RANDOM_LENGTH * projection.scale / np.linalg.norm(drawn, axis=1, keepdims=True)

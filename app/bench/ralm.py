@@ -3,8 +3,8 @@
 Every method answers every question, one right after the other in rotating order, from an empty KV
 cache, with the end token suppressed; a run begins with a fresh stride scheduler. Speed-ups are
 ratios to RaLMSeq without drafts: of wall time, and of CPU time, which other programs on the machine
-do not change but which counts a hidden search in full. The ratio r of searching to writing is what
-the corpus and the model make it, and the bound beside a result is what r and the stride allow
+do not change but which counts an overlapped search in full. The corpus and the model determine r,
+the ratio of search time to writing time; r and the stride bound the speed-up
 (`engines.ralm.stride_rates.speedup_bound`).
 """
 
@@ -50,7 +50,7 @@ class RalmRow:
     """One method with one set of drafters, and its answers by run and question.
 
     Attributes:
-        scheduler: of a run, as of a session: what one answer tells of times, the next begins with.
+        scheduler: one per run, like a session: estimates carry over between answers.
     """
 
     method: RalmMethod
@@ -60,7 +60,7 @@ class RalmRow:
     scheduler: StrideScheduler = field(init=False)
 
     def begin_run(self) -> None:
-        """Begin another run: nothing is known from those before."""
+        """Begin another run with a fresh scheduler."""
         self.runs.append([])
         self.scheduler = self.method.scheduler()
 
@@ -106,7 +106,7 @@ def answer(
     """Answer `question` in `tokens` tokens, or up to one of `ends`.
 
     Args:
-        warm: keep the KV cache of the last answer: for the text, where times do not count.
+        warm: keep the KV cache of the last answer, where times do not count.
     """
     engine, method = row.engine, row.method
     stop = StopCriteria(ends, tokens)
@@ -121,7 +121,7 @@ def answer(
         strides = list(_strides(row, writer, base, request, statistics))
         seconds, cpu_seconds = perf_counter() - started, process_time() - cpu
     return RalmAnswer(
-        tuple(token for one in strides for step in one.steps for token in step.tokens),
+        tuple(token for stride in strides for step in stride.steps for token in step.tokens),
         tuple(passage_id(stride.passage) for stride in strides),
         seconds,
         cpu_seconds,
@@ -196,8 +196,8 @@ def summarise(row: RalmRow, plain: RalmRow) -> dict[str, object]:
 
 
 def drafts_inside(rows: Sequence[RalmRow]) -> list[dict[str, object]]:
-    """What the best method with drafts gains over drafts alone and over itself without, for each
-    set of drafters with which both were measured."""
+    """The speed-ups of the best method with drafts over drafts alone and over itself without
+    drafts, for each set of drafters with which both were measured."""
     by_name = {(row.method, row.drafters): row for row in rows if row.runs}
     without = by_name.get((FULL, PLAIN))
     return [

@@ -4,9 +4,9 @@ Random passages make the corpus, and so the ratio r of search time to writing ti
 likes. Each stands for one of the texts, is searched like any other, and is rarely the best.
 
 EDR and ADR need embeddings, whose quality this benchmark does not measure: a passage is encoded as
-the normalised sum of a random vector for each of its words, so that what shares rare words is near.
-Random passages are random vectors. For SR (BM25) they hold the texts' own words, each in the same
-share of them, and independently of the others.
+the normalised sum of a random vector for each of its words, so that texts that share rare words are
+near each other. Random passages are random vectors. For SR (BM25) they hold the texts' own words,
+drawn independently, each as frequent as in the texts.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ EXACT, APPROXIMATE, SPARSE = "edr", "adr", "sr"
 RETRIEVERS = (EXACT, APPROXIMATE, SPARSE)
 SUFFIXES = (".md", ".txt")
 WIDTH = 384
-"""Of the vectors: as many dimensions as those of small embedding models have."""
+"""Dimensions of the vectors, as in small embedding models."""
 RANDOM_LENGTH = 0.4
-"""Of the random vectors, where a passage's is 1: among a million of unit length, some would have an
-inner product of √(2 ln N / WIDTH) = 0.27 with any query, more than many passages that match it."""
+"""Length of the random vectors; those of passages have 1. Among a million of unit length, some
+would have an inner product of √(2 ln N / WIDTH) = 0.27 with any query, more than many passages that
+match it."""
 RANDOM_COUNT = 0.25
-"""Of a word in a random passage: for BM25 what `RANDOM_LENGTH` is for vectors. Of a million with
-whole words, some hold as many rare words of a query as the passages that are about them."""
+"""Count of a word in a random passage, for the same reason: of a million with whole words, some
+would hold as many rare words of a query as the passages that are about them."""
 BLOCK = 20_000
-"""Random vectors that are drawn; further ones have their values with other signs."""
+"""Random vectors that are drawn; further ones repeat their values with other signs."""
 
 _WORD = re.compile(r"\w+")
 
@@ -53,7 +54,7 @@ class DenseKnowledgeBase:
     """Implements `KnowledgeBase` over vectors of words.
 
     Args:
-        filler: number of random vectors beside those of `passages`.
+        filler: number of additional random vectors.
         reach: most passages that an approximate search returns.
     """
 
@@ -106,7 +107,7 @@ class SparseRetriever:
     """Implements `engines.retrieval.protocol.Retriever` in memory.
 
     Args:
-        filler: number of passages of random words beside `passages`.
+        filler: number of additional passages of random words.
     """
 
     def __init__(self, passages: Sequence[Passage], filler: int) -> None:
@@ -162,7 +163,7 @@ def knowledge_base(texts: Path, retriever: str, size: int, reach: int) -> tuple[
 
 
 def read_texts(folder: Path) -> dict[Path, str]:
-    """What the files under `folder` hold, by their paths.
+    """The contents of the files under `folder`, by path.
 
     Raises:
         InputError: there are no files with text, or one cannot be read.
@@ -194,7 +195,7 @@ def _split(texts: Mapping[Path, str]) -> list[Passage]:
 
 
 def _random_words(words: PassageWords, count: int) -> tuple[Segment, Integers]:
-    """The words of `count` random passages, which follow those of `words`, and how many each has.
+    """The words of `count` random passages, numbered after those of `words`, and how many each has.
 
     Every word is in the same share of them as of `words`.
     """
@@ -225,7 +226,7 @@ def _word_vector(word: str) -> Vectors:
 
 
 def _fill_randomly(vectors: Vectors) -> None:
-    """Make all rows random vectors of one length: some, with other signs in each block."""
+    """Make all rows random vectors of one length: those of the first block, with other signs."""
     random = np.random.default_rng(0)
     drawn = random.standard_normal((min(BLOCK, len(vectors)), WIDTH), np.float32)
     drawn *= RANDOM_LENGTH / np.linalg.norm(drawn, axis=1, keepdims=True)

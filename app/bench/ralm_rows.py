@@ -1,7 +1,6 @@
 """The rows that `bench ralm` compares: methods with sets of drafters, and what those draft from.
 
-Owns which rows there are, and that the stores hold what a person would have in them. Refuses to
-know how rows are measured (`app.bench.ralm`, `app.bench.knn`).
+`app.bench.ralm` and `app.bench.knn` measure them.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Loaded:
     """A loaded model, and the sets of drafters to compare.
 
     Attributes:
-        stores: what is drafted from; empty before `fill`.
+        stores: empty before `fill`.
         named: the drafters of each set, by its name.
         draft_tokens: forced at each step; None lets the budget decide.
     """
@@ -36,8 +35,8 @@ class Loaded:
     draft_tokens: int | None
 
     def fill(self, texts: Path, chats: Iterable[Sequence[int]] = ()) -> None:
-        """Put the files under `texts`, and the token ids of `chats`, into the stores that some set
-        drafts from, if any.
+        """Put the files under `texts`, and the token ids of `chats`, into the stores, if some set
+        drafts from them.
 
         Raises:
             InputError: there are no files with text.
@@ -66,7 +65,7 @@ class Loaded:
         first."""
         named, rows = {PLAIN: (), **self.named}, []
         for (name, names), k, method in product(named.items(), NEIGHBOURS, METHODS):
-            # A pass costs its search, too: no row learns from the costs of another.
+            # The cost of a pass includes its search, so no row learns from the costs of another.
             own = replace(self.engine, costs=CostModel())
             rows.append(KnnRow(method, name, self._drafting(own, names), neighbours=k))
         return rows

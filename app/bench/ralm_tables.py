@@ -1,7 +1,4 @@
-"""The methods of `bench ralm`, and the paper's tables that compare them (RaLMSpec, section 6).
-
-Owns which methods a table has, and how it is laid out. Refuses to know how they are measured.
-"""
+"""The methods of `bench ralm`, and the paper's tables that compare them (RaLMSpec, section 6)."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ class RalmMethod:
         prefetch: passages of each query put into the cache.
         stride: fixed speculation stride; 0 for OS3.
         max_accuracy: γ_max of the paper's own OS3; None for ours.
-        prior_accuracy: what OS3 expects of the first guesses.
+        prior_accuracy: the accuracy that OS3 assumes at first.
     """
 
     speculates: bool = True
@@ -53,7 +50,7 @@ class RalmMethod:
         return f"{name} s={self.stride}" if self.stride not in (0, PAPER_STRIDE) else name
 
     def scheduler(self) -> StrideScheduler:
-        """One that knows nothing yet."""
+        """A fresh one."""
         if self.stride:
             return FixedStride(self.stride)
         return OptimalStride(
@@ -66,16 +63,16 @@ class RalmMethod:
 SEQUENTIAL = RalmMethod(speculates=False)
 FULL = RalmMethod(prefetch=PREFETCH, stride=0, asynchronous=True)
 PLAIN = "none"
-"""The name of no drafters."""
+"""The name of the set without drafters."""
 SUBSETS = {
-    ("P" * prefetches + "S" * schedules + "A" * hides): RalmMethod(
+    ("P" * prefetches + "S" * schedules + "A" * overlaps): RalmMethod(
         prefetch=PREFETCH if prefetches else 1,
         stride=0 if schedules else PAPER_STRIDE,
-        asynchronous=hides,
+        asynchronous=overlaps,
     )
-    for prefetches, schedules, hides in product((False, True), repeat=3)
+    for prefetches, schedules, overlaps in product((False, True), repeat=3)
 }
-"""By the letters of what is on."""
+"""By the letters of what is switched on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +80,8 @@ class PaperTable:
     """A table of the paper.
 
     Attributes:
-        figure: what its cells show, of `app.bench.ralm.summarise`.
-        columns: methods by their heads.
+        figure: key of `app.bench.ralm.summarise` that its cells show.
+        columns: methods by heading.
     """
 
     figure: str
@@ -122,8 +119,8 @@ TABLES = {
     ),
     "full": PaperTable("speedup", {FULL.name: FULL}),
 }
-"""By their numbers: every subset of P, S and A as speed-ups (1) and seconds (4), prefetch sizes
-(2), and strides, to which 1, 16 and the paper's bound on γ are added (5); the best method alone."""
+"""By number: every subset of P, S and A as speed-ups (1) and seconds (4), prefetch sizes (2), and
+strides, with 1, 16 and the paper's bound on γ added (5); the best method alone."""
 
 Figures = Sequence[Mapping[str, object]]
 

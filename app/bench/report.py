@@ -1,19 +1,18 @@
-"""Figures of benchmarks as line charts, in SVG.
+"""Figures of benchmarks as line charts, in SVG; two axes need no library.
 
-Owns scales, ticks and legends; two axes need no library. The charts of `bench crest` and `bench
-growth` are at the end.
+The charts of `bench crest` and `bench growth` are at the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from html import escape
 from itertools import accumulate
 from math import ceil, floor, log10
 from typing import Any
 
-from app.bench.crest import BUDGETS, CrestRow
+from app.bench.crest import BUDGETS, REST, CrestRow
 from app.cli.output import table
 
 Points = Sequence[tuple[float, float]]
@@ -31,7 +30,7 @@ class Chart:
 
     Attributes:
         lines: name → points, ascending in x.
-        logarithmic: whether the x axis is; its values must then be positive.
+        logarithmic: makes the x axis so; its values must then be positive.
         unit: of the x axis; "B" shows bytes as KB, MB, GB.
     """
 
@@ -149,34 +148,22 @@ def _text(
 COLUMNS = {
     "method": "",
     "selection": "",
-    "MB": ".3f",
+    "store_bytes": ",",
     "entries": "d",
     **{f"at {budget}": ".3f" for budget in BUDGETS},
-    "MAR": ".3f",
-    "lookup us": ".0f",
-    "p99 us": ".0f",
-    "build s": ".1f",
+    "mean_acceptance_rate": ".3f",
+    "lookup_us_median": ".0f",
+    "lookup_us_p99": ".0f",
+    "build_seconds": ".1f",
 }
 
 
 def crest_table(rows: Sequence[CrestRow]) -> str:
     """One line for each store: tokens per step at every budget; MAR at the largest."""
-    lines = []
-    for store in _stores(rows):
-        last = store[-1]
-        lines.append(
-            {
-                "method": last.method,
-                "selection": last.selection,
-                "MB": last.store_bytes / 1e6,
-                "entries": last.entries,
-                **{f"at {row.budget}": row.tokens_per_step for row in store},
-                "MAR": last.mean_acceptance_rate,
-                "lookup us": last.lookup_us_median,
-                "p99 us": last.lookup_us_p99,
-                "build s": last.build_seconds,
-            }
-        )
+    lines = [
+        {**asdict(store[-1]), **{f"at {row.budget}": row.tokens_per_step for row in store}}
+        for store in _stores(rows)
+    ]
     return table(lines, COLUMNS)
 
 
@@ -189,10 +176,9 @@ def _by_bytes(rows: Sequence[CrestRow]) -> Chart:
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         if row.store_bytes and row.budget == BUDGETS[-1]:
-            # Parts of the history make one line of REST.
-            kind = row.selection.split(", ")[-1] if row.method == "rest" else row.selection
+            name = REST if row.method == REST else f"{row.method}: {row.selection}"
             point = (float(row.store_bytes), row.tokens_per_step)
-            lines.setdefault(f"{row.method}: {kind}", []).append(point)
+            lines.setdefault(name, []).append(point)
     return Chart(
         f"Tokens per step, {BUDGETS[-1]} nodes",
         "bytes on disk",
@@ -235,7 +221,7 @@ LINES = {
     "tokens_per_step_new": "{}, new questions",
 }
 SPEEDS = {"speedup": "{}", "speedup_empty": "{}, empty stores"}
-"""Keys and labels of the lines, in the same order, and so the same colours, in both charts."""
+"""Keys and labels of the lines, in the same order in both charts, so that colours agree."""
 
 
 def growth_svg(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -248,11 +234,11 @@ def growth_svg(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _lines(rows: Sequence[Mapping[str, Any]], what: Mapping[str, str]) -> dict[str, Points]:
+def _lines(rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -> dict[str, Points]:
     """A line for each set of drafters and figure; each window is drawn at its end."""
     return {
-        name.format(row["drafters"]): _points(row["windows"], key)
-        for key, name in what.items()
+        label.format(row["drafters"]): _points(row["windows"], key)
+        for key, label in labels.items()
         for row in rows
     }
 

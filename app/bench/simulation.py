@@ -1,16 +1,14 @@
 """`specchat bench simulate`: estimates the speed-up from a person's own chats, without a model.
 
-What lossless decoding accepts of drafts that depend on tokens alone is decided by the answer, so
-simulating a chat gives the tokens per step it would have had
-(`engines.drafter_simulation`). Chats are simulated in order; each becomes history for those
-after it. Each drafter alone is tried at fixed draft lengths, and all of them together as the budget
-would use them on this machine. With the measured costs of a pass, that gives the speed-up.
+Where drafts depend on tokens alone, the answer decides which of them lossless decoding accepts, so
+simulating a chat gives its tokens per step (`engines.drafter_simulation`). Chats are simulated in
+order; each becomes history for those after it. Each drafter alone is tried at fixed draft lengths,
+and all of them together as the budget would use them on this machine. With the measured costs of a
+pass, that gives the speed-up.
 
 Two things cannot be known without the model: what the dense index and the draft model would draft,
-and the scores that token recycling learns from. For those scores, the tokens that followed each
-token in the chat are used instead, so recycling is underestimated rather than overestimated.
-
-Owns the estimate. Refuses to know where chats come from.
+and the scores that token recycling learns from. The tokens that followed each token in the chat
+stand in for those scores, so recycling is underestimated.
 """
 
 from __future__ import annotations
@@ -25,6 +23,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from app.bench.environment import CREST_BYTES
 from app.bench.workloads import PastConversation
 from app.indexing.corpus_index import split_text
 from datastores.chats.records import ASSISTANT, StoredMessage
@@ -42,7 +41,7 @@ from engines.step import Context, Step
 from engines.target import Vocabulary
 
 BUDGETS = (1, 2, 3, 4, 5, 7, 9, 11, 15, 23, 31)
-"""Draft lengths that are tried: with the root, the widths whose costs are measured."""
+"""Draft lengths to try; with the root, the widths whose costs are measured."""
 MAX_BUDGET = BUDGETS[-1]
 ALL = "all"
 
@@ -95,7 +94,7 @@ class BudgetedDrafters:
         self._table = table
 
     def begin(self, context: Context) -> None:
-        """A new answer starts."""
+        """Begin a new answer."""
         self._all.begin(context)
 
     def propose(self, context: Context, limit: int) -> DraftTree:
@@ -108,19 +107,19 @@ class BudgetedDrafters:
         return prune(tree, range(1, chosen + 1))
 
     def observe(self, step: Step) -> None:
-        """Learn from what came."""
+        """Learn from the step."""
         self._all.observe(step)
 
 
 def recordings(
-    messages: Sequence[StoredMessage], said: Mapping[int, list[int]], context: int
+    messages: Sequence[StoredMessage], ids: Mapping[int, list[int]], context: int
 ) -> list[Recorded]:
     """Every answer among `messages` with the tokens before it, at most `context` of them.
 
     The few tokens of the chat template are left out.
 
     Args:
-        said: token ids by message id.
+        ids: token ids by message id.
     """
     parents = {message.id: message.parent for message in messages}
     answers = []
@@ -128,11 +127,11 @@ def recordings(
         before: list[int] = []
         at = message.parent
         while message.role == ASSISTANT and at is not None and len(before) < context:
-            before = said[at] + before
+            before = ids[at] + before
             at = parents[at]
         # Prefill gives the first token.
-        if before and len(said[message.id]) > 1:
-            answers.append(Recorded(tuple(before[-context:]), tuple(said[message.id])))
+        if before and len(ids[message.id]) > 1:
+            answers.append(Recorded(tuple(before[-context:]), tuple(ids[message.id])))
     return answers
 
 
@@ -152,16 +151,16 @@ class Simulation:
     """Simulates chats, one after another.
 
     Attributes:
-        drafters: results by name of the drafter, and of all together under "all".
+        drafters: results by name of the drafter; those of all together under `ALL`.
     """
 
     def __init__(
         self, vocabulary: Vocabulary, context: int, past: SimulationHistory, table: Sequence[float]
     ) -> None:
-        """Args:
-        context: tokens kept before an answer.
-        past: takes the chats as they become history.
-        table: seconds of a pass by its number of rows, from 1 on.
+        """Keep `context` tokens before an answer, and add simulated chats to `past`.
+
+        Args:
+            table: seconds of a pass by its number of rows, from 1 on.
         """
         self._alone = past.drafters()
         self._together = BudgetedDrafters(past.drafters(), table)
@@ -174,21 +173,21 @@ class Simulation:
     def remember(self, conversations: Sequence[PastConversation]) -> None:
         """Add chats to the history without simulating them."""
         for conversation in conversations:
-            self._past.add(self._said(conversation).values())
+            self._past.add(self._ids(conversation).values())
         self._past.rebuild()
 
     def run(self, conversation: PastConversation) -> int:
-        """Simulate one chat, then add it to the history; returns how many tokens its answers
-        have."""
-        said = self._said(conversation)
-        answers = recordings(conversation.messages, said, self._context)
+        """Simulate one chat, then add it to the history; returns the number of tokens of its
+        answers."""
+        ids = self._ids(conversation)
+        answers = recordings(conversation.messages, ids, self._context)
         for drafter in self._alone:
             self._simulate(drafter, answers, BUDGETS)
         self._simulate(self._together, answers, (MAX_BUDGET,))
         together = self.drafters[ALL]
         gain = together.speedup(together.total()[MAX_BUDGET], self._table)
         self._together.rate = max(1.0, gain) / self._table[1]
-        self._past.add(said.values())
+        self._past.add(ids.values())
         self._past.update()
         return sum(len(answer.answer) for answer in answers)
 
@@ -199,7 +198,7 @@ class Simulation:
         self.drafters[drafter.name].chats.append(counts)
         self.drafters[drafter.name].seconds += seconds
 
-    def _said(self, conversation: PastConversation) -> dict[int, list[int]]:
+    def _ids(self, conversation: PastConversation) -> dict[int, list[int]]:
         return {
             message.id: tokens_of(message, self._vocabulary) for message in conversation.messages
         }
@@ -214,10 +213,6 @@ def _sum(counts: Sequence[SimulationCounts]) -> SimulationCounts:
     )
 
 
-CREST_BYTES = 256 * 2**20
-"""More than years of chats fill."""
-
-
 class SimulationHistory:
     """Earlier chats in a CREST store of their own, for the drafters that can be simulated."""
 
@@ -228,11 +223,11 @@ class SimulationHistory:
         self._new: list[TokenText] = []
 
     def drafters(self) -> list[Drafter]:
-        """Fresh drafters of every kind that can be simulated."""
+        """Fresh ones of every kind that can be simulated."""
         return [PromptLookup(), TokenRecycling(), CrestDrafter(self._reader)]
 
     def add(self, texts: Iterable[Sequence[int]]) -> None:
-        """Queue messages; they are drafted from after `update` or `rebuild`."""
+        """Queue messages; `update` or `rebuild` makes them available to drafters."""
         for text in texts:
             ids = np.array(text, dtype=np.uint32)
             number = len(self._texts) + len(self._new)
@@ -247,7 +242,7 @@ class SimulationHistory:
         self._new = []
 
     def rebuild(self) -> None:
-        """Rebuild the store with the queued messages, however many."""
+        """Rebuild the store with all messages, the queued ones included."""
         self._texts += self._new
         self._new = []
         self._store.rebuild(self._texts)
@@ -258,5 +253,8 @@ def empty_history() -> Iterator[SimulationHistory]:
     """A history without chats, in a temporary folder that is removed at the end of the block."""
     with TemporaryDirectory(prefix="specchat-bench-") as folder:
         path = Path(folder) / "crest.db"
-        with closing(CrestStore.open(path, CREST_BYTES)) as store, closing(CrestReader(path)) as it:
-            yield SimulationHistory(store, it)
+        with (
+            closing(CrestStore.open(path, CREST_BYTES)) as store,
+            closing(CrestReader(path)) as reader,
+        ):
+            yield SimulationHistory(store, reader)

@@ -1,8 +1,5 @@
-"""What `bench distill` teaches and measures: the draft model, the draft head, or the head beside
-it.
-
-Owns how each reads an answer and drafts in a tree. Refuses to know streams and rows.
-"""
+"""What `bench distill` trains and measures: the draft model, the draft head, or the head in one
+tree with the draft model."""
 
 from __future__ import annotations
 
@@ -27,15 +24,15 @@ LoadDraftModel = Callable[[Path], DraftModel]
 
 
 class Trained(Protocol):
-    """A `version` is a file; None: the original draft model, or no head."""
+    """A `version` is a file, or None for the original draft model, or no head."""
 
     @property
     def trainee(self) -> Trainee:
-        """How it is trained."""
+        """What a round of distillation trains."""
         ...
 
     def readers(self, version: Path | None) -> Sequence[Reader]:
-        """What reads answers as it: one, or none where nothing drafts."""
+        """One reader of answers, or none where nothing drafts."""
         ...
 
     def steps(
@@ -46,7 +43,7 @@ class Trained(Protocol):
 
 
 class TrainedDraftModel:
-    """The draft model in a file, loaded as it drafts."""
+    """The draft model in a file."""
 
     def __init__(self, original: Path, load: LoadDraftModel) -> None:
         self.trainee = DraftModelTrainee(original, load)

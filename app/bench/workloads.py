@@ -5,8 +5,8 @@ Files have one chat a line, and may be compressed (`.xz`):
     {"id": "…", "messages": [{"role": "user", "content": "…"}, {"role": "assistant", …}]}
 
 Past conversations come from specchat's history, its exports and those of other programs; private
-chats are left out. Recorded answers are read as token ids, with the tokenizers of the models that
-wrote them: SentencePiece, Hugging Face, or a GGUF model's own, by the file's name.
+chats are left out. Recorded answers become token ids with the tokenizers of the models that wrote
+them: SentencePiece, Hugging Face, or a GGUF model's own, by the file's name.
 """
 
 from __future__ import annotations
@@ -31,29 +31,26 @@ from datastores.chats.records import StoredMessage
 from datastores.crest.counting import TokenText
 from datastores.errors import InputError
 from datastores.library.documents import CHATS, Document, Part
+from engines.chat_template.prompt_builder import Message
 from engines.drafter_simulation import Recorded
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """One message: who said it, and what."""
-
-    role: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class RecordedChat:
-    """One chat of a file; `number` is the number that ends its id, else that of its line."""
+    """One chat of a file; `number` is the number that ends its id, or else that of its line."""
 
     id: str
     number: int
-    messages: tuple[Said, ...]
+    messages: tuple[Message, ...]
 
     @property
     def question(self) -> str:
         """Its first message, with normalised white space."""
-        return " ".join(self.messages[0].text.split())
+        return " ".join(self.messages[0].content.split())
+
+    def contents(self, role: str) -> tuple[str, ...]:
+        """The texts of one role, in order."""
+        return tuple(message.content for message in self.messages if message.role == role)
 
 
 def read_chats(path: Path) -> Iterator[RecordedChat]:
@@ -77,9 +74,9 @@ def read_chats(path: Path) -> Iterator[RecordedChat]:
 def _chat(path: Path, number: int, line: str) -> RecordedChat:
     try:
         record = json.loads(line)
-        messages = tuple(Said(one["role"], one["content"]) for one in record["messages"])
+        messages = tuple(Message(one["role"], one["content"]) for one in record["messages"])
         name = str(record.get("id", number))
-        valid = bool(messages) and all(isinstance(one.text, str) for one in messages)
+        valid = bool(messages) and all(isinstance(one.content, str) for one in messages)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         valid = False
     if not valid:
@@ -92,11 +89,8 @@ def _chat(path: Path, number: int, line: str) -> RecordedChat:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One chat to answer: its id and the person's messages, in order.
-
-    Attributes:
-        answers: recorded ones, to be written instead of the model's own; empty for none.
-    """
+    """One chat to answer: the person's messages, and recorded answers to be written instead of the
+    model's own, if any."""
 
     id: str
     questions: tuple[str, ...]
@@ -104,10 +98,7 @@ class Workload:
 
 
 def read_workload(path: Path, *, recorded: bool = False) -> list[Workload]:
-    """The chats in `path` to answer. The assistant's turns are generated, those given left out.
-
-    Args:
-        recorded: keep the assistant's turns; each question must have one.
+    """The chats in `path` to answer, with their answers only if `recorded`.
 
     Raises:
         InputError: as `read_chats`; there is no chat, or one without a question or, if `recorded`,
@@ -123,22 +114,22 @@ def read_workload(path: Path, *, recorded: bool = False) -> list[Workload]:
 
 
 def _questions(chat: RecordedChat, path: Path) -> tuple[str, ...]:
-    questions = tuple(said.text for said in chat.messages if said.role == "user")
+    questions = chat.contents("user")
     if not questions:
         raise InputError(f"{path}, chat {chat.id}: no message of role user")
     return questions
 
 
 def _answers(chat: RecordedChat, path: Path) -> tuple[str, ...]:
-    roles = [said.role for said in chat.messages]
+    roles = [message.role for message in chat.messages]
     if roles != ["user", "assistant"] * (len(roles) // 2):
         raise InputError(f"{path}, chat {chat.id}: not every question has a recorded answer")
-    return tuple(said.text for said in chat.messages if said.role == "assistant")
+    return chat.contents("assistant")
 
 
 @dataclass(frozen=True, slots=True)
 class PastConversation:
-    """One chat: its title and all its messages, parents before children."""
+    """One chat; parents come before children."""
 
     title: str
     messages: Sequence[StoredMessage]
@@ -173,7 +164,7 @@ def _from_file(path: Path) -> Iterator[PastConversation]:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     if is_own:
-        # The reader for imports drops token ids.
+        # The reader for imports drops token ids, which `read_export` keeps.
         for exported in read_export(path):
             if isinstance(exported, ExportedChat) and not exported.chat.private:
                 yield PastConversation(exported.chat.title, exported.messages)
@@ -206,12 +197,12 @@ def _messages(parts: Sequence[Part]) -> list[StoredMessage]:
 
 
 ENDS = ("</s>", "<|eot_id|>", "<|im_end|>", "<|endoftext|>", "<end_of_turn>", "<eos>")
-"""Names of stop tokens, in the order they are looked up."""
+"""Names of stop tokens, the first found counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """A tokenizer: its display name, texts → token ids, the token that ends an answer."""
+    """A tokenizer; `end` is the token that ends an answer."""
 
     name: str
     encode: Encode
@@ -293,7 +284,7 @@ def simulated_chats(paths: Sequence[Path], first: int) -> list[RecordedChat]:
     return chosen
 
 
-def history_texts(paths: Sequence[Path], simulated: Sequence[RecordedChat]) -> Iterator[Said]:
+def history_texts(paths: Sequence[Path], simulated: Sequence[RecordedChat]) -> Iterator[Message]:
     """Every message of the history, each text once.
 
     Chats whose question is also simulated are left out: they would give the answer away.
@@ -304,11 +295,11 @@ def history_texts(paths: Sequence[Path], simulated: Sequence[RecordedChat]) -> I
         for chat in read_chats(path):
             if chat.question in questions:
                 continue
-            for said in chat.messages:
-                digest = hashlib.sha256(f"{said.role}\n{said.text}".encode()).digest()
+            for message in chat.messages:
+                digest = hashlib.sha256(f"{message.role}\n{message.content}".encode()).digest()
                 if digest not in seen:
                     seen.add(digest)
-                    yield said
+                    yield message
 
 
 def recordings(chats: Sequence[RecordedChat], encode: Encode, end: int) -> list[Recorded]:
@@ -320,10 +311,9 @@ def recordings(chats: Sequence[RecordedChat], encode: Encode, end: int) -> list[
     found = []
     for chat in chats:
         before: list[int] = []
-        for said, ids in zip(
-            chat.messages, encode([one.text for one in chat.messages]), strict=True
-        ):
-            if said.role == "assistant":
+        texts = encode([message.content for message in chat.messages])
+        for message, ids in zip(chat.messages, texts, strict=True):
+            if message.role == "assistant":
                 ids = [*ids, end]
                 if len(ids) > 1:
                     found.append(Recorded(tuple(before), tuple(ids)))
@@ -331,10 +321,13 @@ def recordings(chats: Sequence[RecordedChat], encode: Encode, end: int) -> list[
     return found
 
 
-def token_texts(texts: Sequence[Said], encode: Encode, end: int, kind: int) -> list[TokenText]:
+def token_texts(
+    messages: Sequence[Message], encode: Encode, end: int, kind: int
+) -> list[TokenText]:
     """Each message as one text."""
     made = []
-    for said, ids in zip(texts, encode([one.text for one in texts]), strict=True):
-        tokens = np.array([*ids, end] if said.role == "assistant" else ids, dtype=np.uint32)
+    texts = encode([message.content for message in messages])
+    for message, ids in zip(messages, texts, strict=True):
+        tokens = np.array([*ids, end] if message.role == "assistant" else ids, dtype=np.uint32)
         made.append(TokenText(hashlib.sha256(tokens.tobytes()).digest(), tokens, kind))
     return made

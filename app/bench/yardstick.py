@@ -1,10 +1,8 @@
-"""What rounding alone does to plain answers: the same model reads its prompts in other chunks.
+"""The effect of rounding alone on plain answers: the same model reads its prompts in other chunks.
 
-A quantised model rounds its activations to a few bits, so the last bit of a sum can change a word
-further on, and the order of sums depends on how many tokens a pass reads. Drafted answers cannot be
-more alike than two plain ones that were read in passes of different widths.
-
-Owns the widths of those passes. Refuses to know how answers are compared.
+A quantised model rounds its activations to a few bits, so the last bit of a sum can change a later
+word, and the order of summation depends on how many tokens a pass reads. Drafted answers cannot be
+more alike than two plain ones whose prompts were read in passes of different widths.
 """
 
 from __future__ import annotations
@@ -17,9 +15,9 @@ from app.engine.engine import Engine
 from engines.wrapped_target import WrappedTarget
 
 CHUNKS = (13, 1, 50)
-"""Tokens of a prompt to read at once, in turn. Kernels differ between one row, several and 64 or
-more, and between whole tiles of 4 rows and the rest. A prompt is otherwise read in passes of up to
-512 tokens, of 16 on a slow machine, and one for the last token."""
+"""Rows of successive passes. Kernels differ between one row, several and 64 or more, and between
+whole tiles of 4 rows and the rest. A prompt is otherwise read in passes of up to 512 tokens, of 16
+on a slow machine, and of one for the last token."""
 
 
 class RechunkedTarget(WrappedTarget):
@@ -34,5 +32,5 @@ class RechunkedTarget(WrappedTarget):
 
 
 def rechunked(engine: Engine) -> Engine:
-    """The same model, which reads its prompts in other chunks."""
+    """The same model, reading its prompts in `CHUNKS`."""
     return replace(engine, target=RechunkedTarget(engine.target))

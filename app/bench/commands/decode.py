@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,6 +19,7 @@ from app.bench.commands.shared import (
     DraftShapeParam,
     drafter_sets,
     plot_option,
+    progress,
     until_interrupted,
     workload_options,
 )
@@ -167,7 +167,9 @@ def decode(
         bench = Bench(engine, options.draft_tokens, draft_model)
         compared = [plain, *_rows(bench, named, pasts, shapes, lengths)]
         other = [DecodeRow(REREAD, rechunked(plain.engine))] if yardstick and not recorded else []
-        _answer(compared, chats, *other)
+        with until_interrupted(), progress(len(chats), "chats") as advance:
+            for done in run(compared, chats, engine.defaults.sampling, *other):
+                advance(done)
     summaries = [
         summarise(row, plain, engine.defaults.sampling, costs, _fixed(row, compared))
         for row in [plain, *other, *compared[1:]]
@@ -196,10 +198,9 @@ def _pasts(
     for (name, chats), way in product(histories, ways or (GIVEN,)):
         stores = opened.enter_context(bench_stores(plain, needed))
         past = PriorChats(f"{name}, {way}" if name and ways else name, stores, chats, way)
-        label = past.name or "stores"
-        with click.progressbar(past.fill(plain), label=label, file=sys.stderr) as bar:
-            for _ in bar:
-                pass
+        with progress(len(chats) + 1, past.name or "stores") as advance:
+            for done, _ in enumerate(past.fill(plain), 1):
+                advance(done)
         yield past
 
 
@@ -210,7 +211,7 @@ def _rows(
     shapes: Sequence[DraftShape],
     lengths: Sequence[int],
 ) -> Iterator[DecodeRow]:
-    """Every set in every shape or length, with every history that the set drafts from."""
+    """Each set in every shape or length, with every history that the set drafts from."""
     drafts = [(shape, None) for shape in shapes or (None,)] + [(None, length) for length in lengths]
     for (label, names), (shape, fixed) in product(named.items(), drafts):
         for past in pasts if uses_history(names) else pasts[:1]:
@@ -229,14 +230,6 @@ def _fixed(row: DecodeRow, rows: Sequence[DecodeRow]) -> list[DecodeRow]:
         and one.fixed is not None
         and (one.drafters, one.history) == (row.drafters, row.history)
     ]
-
-
-def _answer(
-    rows: Sequence[DecodeRow], chats: Sequence[Workload], yardstick: DecodeRow | None = None
-) -> None:
-    with until_interrupted(len(chats), "chats") as advance:
-        for done in run(rows, chats, rows[0].engine.defaults.sampling, yardstick):
-            advance(done)
 
 
 def _report(
@@ -298,7 +291,9 @@ def growth(options: Options, asked: Comparison, plot: TextIO | None) -> None:
     named = drafter_sets(asked.sets or ("all",))
     loaded = replace(options, drafters=loaded_with_model(named.values()))
     engine = load(loaded, larger=asked.larger, rows=widest(options.draft_tokens))
-    rows = [_grown(engine, name, named[name], options.draft_tokens, chats) for name in named]
+    rows = [
+        _grown(engine, name, names, options.draft_tokens, chats) for name, names in named.items()
+    ]
     if plot:
         plot.write(growth_svg(rows))
     if asked.as_json:
@@ -318,11 +313,12 @@ def _grown(
 ) -> dict[str, object]:
     """The figures of one set of drafters, up to the end or Ctrl-C."""
     with bench_stores(engine, names) as stores:
-        full = with_drafters(engine, names, draft_tokens, stores.stores)
-        grown = Growth(name, names, full, with_drafters(engine, (), draft_tokens), stores)
-        plain, sampling = with_drafters(engine, (), 0), engine.defaults.sampling
-        with until_interrupted(len(chats), name) as advance:
-            for done, _ in enumerate(grow(grown, plain, chats, sampling), 1):
+        full = DecodeRow(name, with_drafters(engine, names, draft_tokens, stores.stores))
+        empty = DecodeRow(name, with_drafters(engine, (), draft_tokens))
+        plain = DecodeRow(PLAIN, with_drafters(engine, (), 0))
+        grown = Growth(names, stores, full, empty, plain)
+        with until_interrupted(), progress(len(chats), name) as advance:
+            for done in grow(grown, chats, engine.defaults.sampling):
                 advance(done)
     return summarise_growth(grown)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,9 +14,12 @@ import click
 
 from app.bench.commands.shared import (
     FILE,
-    POSITIVE,
     json_option,
+    limit_option,
+    number_option,
     plot_option,
+    progress,
+    until_interrupted,
 )
 from app.bench.report import Chart, svg
 from app.bench.workloads import Workload, read_workload
@@ -44,9 +46,9 @@ if TYPE_CHECKING:
 
 LOSSES = ("forward-kl", "reverse-kl", "jsd", "tv", "lk")
 OFFLINE_SHARES = (0.3, 0.5, 0.7, 1.0)
-"""The paper's."""
+"""As in the paper."""
 SEEDS = 10**6
-"""Between the seeds of two streams: more than a stream has answers."""
+"""Distance between the seeds of two streams: more than the answers of one."""
 COLUMNS = {
     "draft_model": "",
     "questions": "",
@@ -57,17 +59,16 @@ COLUMNS = {
     "live_acceptance": ".3f",
     "tokens_per_step": ".2f",
 }
-"""α by temperature, of the same answers."""
 SETS = {
     "new": "new",
     "late_new": "new, second half",
     "repeated": "repeated",
     "late_repeated": "repeated, second half",
-    "again": "repeated, after it",
+    "again": "repeated, after the stream",
     "base_before": "known, before",
     "base_after": "known, after",
 }
-"""Keys of a row's figures, and what the table calls them."""
+"""Keys of a row's figures, and their names in the table."""
 SHIFTS = "α on new questions at each shift of topic, and answers until 90 % of the level before:"
 SHIFT_COLUMNS = {
     "draft_model": "",
@@ -92,14 +93,7 @@ SHIFT_COLUMNS = {
 @click.option(
     "--draft-model", default="", metavar="FILE|new", help="Draft model. [default: its own]"
 )
-@click.option(
-    "--every",
-    type=POSITIVE,
-    default=50,
-    show_default=True,
-    metavar="K",
-    help="Answers between two rounds of training.",
-)
+@number_option("--every", default=50, metavar="K", help="Answers between two rounds of training.")
 @click.option(
     "--loss",
     "losses",
@@ -114,7 +108,7 @@ SHIFT_COLUMNS = {
 )
 @click.option("--head", is_flag=True, help="Also train a draft head from scratch.")
 @click.option("--per-topic", is_flag=True, help="Also train one draft model per file.")
-@click.option("--limit", type=POSITIVE, metavar="N", help="Only the first N chats of each file.")
+@limit_option
 @json_option
 @plot_option("α over the stream")
 @click.pass_obj
@@ -136,9 +130,10 @@ def distill(
 
     Each answer is drafted for before it is learned from. α is the papers' Σ min(p, q) at three
     temperatures, live acceptance is what specchat's rule accepts, and tokens per step count the
-    whole tree. Repeated questions are asked once more after the stream. The untrained draft model
-    is the baseline; --head adds the n-gram drafters alone, and a head trained from scratch, alone
-    and in one tree with the untrained draft model. Ctrl-C prints the results so far.
+    whole tree. Repeated questions are asked once more after the stream. --limit applies to each
+    file. The untrained draft model is the baseline; --head adds the n-gram drafters alone, and a
+    head trained from scratch, alone and in one tree with the untrained draft model. Ctrl-C prints
+    the results so far.
     """
     from app.bench.distill import DistillBench, Material, asked_again
 
@@ -202,17 +197,17 @@ def _draft_model_file(engine: Engine, draft_model: str, options: Options, folder
 def _answers(
     engine: Engine, topics: Mapping[str, Sequence[Workload]], label: str, stream: int
 ) -> list[StreamedAnswer]:
-    """All answers, drawn with seeds that no other stream has."""
+    """All answers, drawn with seeds of their own for each stream."""
     from app.bench.distill import answers
 
     sampling = engine.defaults.sampling
     sampling = replace(sampling, seed=sampling.seed + stream * SEEDS)
     total = sum(len(chat.questions) for chats in topics.values() for chat in chats)
     found = []
-    with click.progressbar(length=total, label=label, file=sys.stderr) as bar:
+    with progress(total, label) as advance:
         for answer in answers(engine, topics, sampling):
             found.append(answer)
-            bar.update(1)
+            advance(len(found))
     return found
 
 
@@ -225,41 +220,31 @@ def _rows(
     per_topic: bool,
 ) -> Iterator[DistillRow]:
     """Static, heads, online by each plan, one draft model per topic, and offline with each share of
-    `others`.
+    `others`; the last two follow the first plan."""
+    from engines.distillation.head_trainee import HEAD
 
-    The last two follow the first plan.
-    """
     yield bench.static()
     if heads:
         yield bench.static("n-grams", heads["head"])
     online = [(plan, False) for plan in plans] + [(plans[0], True)] * per_topic
-    try:
+    with until_interrupted():
         if heads:
-            yield from _head_rows(bench, heads)
+            yield from _finished(bench, "online, head", bench.online_head(HEAD, heads))
         for settings, by_topic in online:
-            row, label = None, f"online, {settings.loss}"
-            with click.progressbar(
-                length=len(bench.material.stream), label=label, file=sys.stderr
-            ) as bar:
-                for row in bench.online(settings, by_topic=by_topic):
-                    bar.update(len(row.curve) - bar.pos)
-            if row is not None:
-                yield row
+            rows = ([row] for row in bench.online(settings, by_topic=by_topic))
+            yield from _finished(bench, f"online, {settings.loss}", rows)
         for share in OFFLINE_SHARES if others else ():
             yield bench.offline(share, others, plans[0])
-    except KeyboardInterrupt:
-        click.echo("interrupted; results so far:", err=True)
 
 
-def _head_rows(bench: DistillBench, heads: Mapping[str, Trained]) -> list[DistillRow]:
-    from engines.distillation.head_trainee import HEAD
-
+def _finished(
+    bench: DistillBench, label: str, learning: Iterator[list[DistillRow]]
+) -> list[DistillRow]:
+    """The rows when `learning` ends, with a progress bar up to there."""
     rows: list[DistillRow] = []
-    with click.progressbar(
-        length=len(bench.material.stream), label="online, head", file=sys.stderr
-    ) as bar:
-        for rows in bench.online_head(HEAD, heads):
-            bar.update(len(rows[0].curve) - bar.pos)
+    with progress(len(bench.material.stream), label) as advance:
+        for rows in learning:
+            advance(len(rows[0].curve))
     return rows
 
 

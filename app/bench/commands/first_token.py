@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from app.bench.commands.shared import POSITIVE, json_option, until_interrupted
+from app.bench.commands.shared import (
+    json_option,
+    number_option,
+    progress,
+    until_interrupted,
+    workload_option,
+)
 from app.bench.workloads import read_workload
 from app.cli.output import table
 from app.config import Options
@@ -36,28 +42,16 @@ COLUMNS = {
 
 
 @click.command("first-token")
-@click.option(
-    "--workload",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="Chats, one JSON object per line; only their first questions are asked.",
-)
-@click.option(
-    "--limit",
-    type=POSITIVE,
-    default=40,
-    show_default=True,
-    metavar="N",
-    help="Only the first N chats.",
-)
+@workload_option
+@number_option("--limit", default=40, help="Only the first N chats.")
 @json_option
 @click.pass_obj
 def first_token(options: Options, workload: Path, limit: int, as_json: bool) -> None:
     """Measure the time to first token while the draft model trains.
 
-    Each question is asked with and without training in the background, in turn; the time that
-    training takes to pause counts. The ratio is the median over pairs. Run it on an idle machine.
-    Ctrl-C prints the results so far.
+    The first question of each chat is asked with and without training in the background, in turn;
+    the time that training takes to pause counts. The ratio is the median over pairs. Run it on an
+    idle machine. Ctrl-C prints the results so far.
     """
     from app.bench.distill import answers
     from app.bench.first_token import Training, fill, first_tokens, own_copy
@@ -76,7 +70,8 @@ def first_token(options: Options, workload: Path, limit: int, as_json: bool) -> 
         questions = [chat.questions[0] for chat in chats[:limit]]
         with (
             closing(Training(engine, copy, locations)) as training,
-            until_interrupted(len(questions), "questions") as advance,
+            until_interrupted(),
+            progress(len(questions), "questions") as advance,
         ):
             try:
                 for pair in first_tokens(engine, questions, sampling, training):

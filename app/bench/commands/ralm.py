@@ -13,10 +13,11 @@ from typing import TextIO
 import click
 
 from app.bench.commands.shared import (
-    POSITIVE,
     Comparison,
     drafter_sets,
+    number_option,
     plot_option,
+    progress,
     until_interrupted,
     workload_options,
 )
@@ -77,12 +78,12 @@ IDENTITY_COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """What every row does: `runs` times answer `questions` in `tokens` tokens each.
+    """What every row does: answer `questions` in `tokens` tokens each, `runs` times.
 
     Attributes:
-        past: questions that were answered before; drafts may come from those answers.
-        texts: folder of what is retrieved.
-        corpus: passages, or states, that are searched.
+        past: questions answered before, for drafts from their answers.
+        texts: folder to retrieve from.
+        corpus: number of passages, or states, that are searched.
     """
 
     questions: Sequence[str]
@@ -123,21 +124,15 @@ class Experiment:
     show_default=True,
     help="Exact dense, approximate dense, or sparse (BM25).",
 )
-@click.option(
+@number_option(
     "--corpus",
-    type=POSITIVE,
     default=100_000,
-    show_default=True,
-    metavar="N",
     help="Passages to search: those of the texts, filled up with random ones.",
 )
-@click.option(
+@number_option(
     "--reach",
-    type=POSITIVE,
     default=PREFETCH + 8,
-    show_default=True,
-    metavar="N",
-    help="Passages that adr keeps in view while it searches: recall against time.",
+    help="Candidates that adr keeps during a search: recall against time.",
 )
 @click.option(
     "--table",
@@ -148,22 +143,8 @@ class Experiment:
     help="Methods of the paper's table 1 or 4 (subsets of P, S, A: speed-ups or seconds), 2"
     " (prefetch) or 5 (strides), or P, S and A together (full); repeatable.  [default: 1, 4]",
 )
-@click.option(
-    "--tokens",
-    type=POSITIVE,
-    default=128,
-    show_default=True,
-    metavar="N",
-    help="Length of each answer.",
-)
-@click.option(
-    "--runs",
-    type=POSITIVE,
-    default=5,
-    show_default=True,
-    metavar="N",
-    help="Runs of each answer.",
-)
+@number_option("--tokens", default=128, help="Length of each answer.")
+@number_option("--runs", default=5, help="Runs of each answer.")
 @click.option(
     "--identity",
     is_flag=True,
@@ -236,7 +217,7 @@ def _first_questions(workload: Path) -> list[str]:
 
 
 def _require_vectors(retriever: str, *, others: bool) -> None:
-    """Check the options of --knn; `others`: whether those it excludes are given."""
+    """Check the options of --knn; `others` says whether some that it excludes are given."""
     if retriever == SPARSE or others:
         raise InputError(
             "--knn needs --retriever edr or adr, and excludes --table, --plot, --identity and"
@@ -245,13 +226,13 @@ def _require_vectors(retriever: str, *, others: bool) -> None:
 
 
 def _require_history(named: Sets) -> None:
-    """Check that --history makes a difference."""
+    """Check that some drafter uses --history."""
     if not any(map(uses_history, named.values())):
         raise InputError("--history needs --drafters with crest or dense: others do not use it")
 
 
 def _least_reach(tables: Sequence[str]) -> int:
-    """The longest prefetch, and some to spare."""
+    """The longest prefetch and a margin."""
     return (PREFETCH_FAR if "2" in tables else PREFETCH) + 8
 
 
@@ -261,8 +242,7 @@ def _measure(
     """The rows' figures, milliseconds per query by size of batch, and the number of passages.
 
     Args:
-        warm: keep the KV cache from answer to answer: times mean nothing then, and no query is
-            timed.
+        warm: keep the KV cache from answer to answer, where times do not count; no query is timed.
     """
     base, passages = knowledge_base(
         experiment.texts, experiment.retriever, experiment.corpus, reach
@@ -353,7 +333,7 @@ def _run(
 ) -> None:
     """Fill the rows' runs, with all questions or those before Ctrl-C."""
     questions, runs = experiment.questions, experiment.runs
-    with until_interrupted(len(rows) * len(questions) * runs, label) as advance:
+    with until_interrupted(), progress(len(rows) * len(questions) * runs, label) as advance:
         for done in run(rows, questions, runs, answer):
             advance(done)
     _keep_common_answers(rows)
@@ -367,11 +347,7 @@ def _keep_common_answers(rows: Sequence[RalmRow]) -> None:
 
 
 def _require_identity(figures: Sequence[Mapping[str, object]]) -> None:
-    """Fail if a method's texts are not those of RaLMSeq.
-
-    Raises:
-        InputError: names the first such method.
-    """
+    """Fail if a method's texts are not those of RaLMSeq."""
     for row in figures:
         if row["identical"] != 1.0:
             raise InputError(

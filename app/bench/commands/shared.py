@@ -1,4 +1,5 @@
-"""Options that benchmarks share, and the rule that Ctrl-C reports the results so far."""
+"""Options that benchmarks share, progress bars, and the rule that Ctrl-C reports the results so
+far."""
 
 from __future__ import annotations
 
@@ -33,6 +34,30 @@ json_option = click.option(
 )
 
 
+def number_option(
+    *names: str, default: int, help: str, least: int = 1, metavar: str = "N"
+) -> Callable[[Command], Command]:
+    """A whole number of `least` or more; its help shows the default."""
+    return click.option(
+        *names,
+        type=click.IntRange(min=least),
+        default=default,
+        show_default=True,
+        metavar=metavar,
+        help=help,
+    )
+
+
+def plot_option(what: str) -> Callable[[Command], Command]:
+    """--plot: the SVG file that `what` is written to."""
+    return click.option(
+        "--plot",
+        type=click.File("w", encoding="utf-8", lazy=False),
+        metavar="FILE",
+        help=f"Write {what} to this SVG file.",
+    )
+
+
 class DraftShapeParam(click.ParamType[DraftShape]):
     """N drafts of M tokens each, written NxM: 3x20."""
 
@@ -57,7 +82,7 @@ class Comparison:
     """What a benchmark over chats compares; see `workload_options`.
 
     Attributes:
-        sets: as they were named; empty for the benchmark's own.
+        sets: names of sets of drafters; empty for the benchmark's defaults.
         limit: the number of chats; None for all.
     """
 
@@ -112,16 +137,6 @@ def workload_options(default: str) -> Callable[[Command], Command]:
     return decorate
 
 
-def plot_option(what: str) -> Callable[[Command], Command]:
-    """--plot: the SVG file that `what` is written to."""
-    return click.option(
-        "--plot",
-        type=click.File("w", encoding="utf-8", lazy=False),
-        metavar="FILE",
-        help=f"Write {what} to this SVG file.",
-    )
-
-
 def drafter_sets(names: Sequence[str], known: Sequence[str] = DRAFTERS) -> Sets:
     """The sets that --drafters names, each by the text that names it."""
     kind = DrafterNames(known)
@@ -129,13 +144,16 @@ def drafter_sets(names: Sequence[str], known: Sequence[str] = DRAFTERS) -> Sets:
 
 
 @contextmanager
-def until_interrupted(length: int, label: str) -> Iterator[Callable[[int], None]]:
-    """Measure up to the end of the block, or to Ctrl-C: then what was measured so far is reported.
+def progress(length: int, label: str) -> Iterator[Callable[[int], None]]:
+    """A progress bar on stderr; gives a function that advances it to a number of `length`."""
+    with click.progressbar(length=length, label=label, file=sys.stderr) as bar:
+        yield lambda done: bar.update(done - bar.pos)
 
-    Gives a function that advances the progress bar, on stderr, to a number of `length`.
-    """
+
+@contextmanager
+def until_interrupted() -> Iterator[None]:
+    """Measure up to the end of the block, or to Ctrl-C: then the results so far are reported."""
     try:
-        with click.progressbar(length=length, label=label, file=sys.stderr) as bar:
-            yield lambda done: bar.update(done - bar.pos)
+        yield
     except KeyboardInterrupt:
         click.echo("interrupted; results so far:", err=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from app.bench.commands.shared import POSITIVE, json_option, until_interrupted
+from app.bench.commands.shared import json_option, number_option, progress, until_interrupted
 from app.bench.decode import WIDTHS
 from app.bench.simulation import ALL, MAX_BUDGET, Simulated, Simulation, empty_history
 from app.bench.workloads import PastConversation, from_files, from_history
@@ -24,19 +24,14 @@ from engines.budget.cost_model import CostModel
 from engines.fingerprint import fingerprint
 
 MIN_SPEEDUP = 1.05
-"""Below this, drafting is reported as no faster."""
+"""A smaller speed-up is reported as none."""
 ESTIMATED = " (a guess: this model's speed is not measured yet; the first answer measures it)"
 
 
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE…]")
-@click.option(
-    "--limit",
-    type=POSITIVE,
-    default=50,
-    show_default=True,
-    metavar="N",
-    help="Simulate the last N chats; those before them are history.",
+@number_option(
+    "--limit", default=50, help="Simulate the last N chats; those before them are history."
 )
 @json_option
 @click.pass_obj
@@ -86,7 +81,7 @@ def _simulate(
     simulated = conversations[-limit:]
     with empty_history() as past:
         run = Simulation(open_vocabulary(model), context, past, costs.table(0))
-        with until_interrupted(len(simulated), "chats") as advance:
+        with until_interrupted(), progress(len(simulated), "chats") as advance:
             run.remember(conversations[:-limit])
             for conversation in simulated:
                 tokens.append(run.run(conversation))

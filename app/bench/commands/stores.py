@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,7 +17,10 @@ from app.bench.commands.shared import (
     POSITIVE,
     json_option,
     limit_option,
+    number_option,
     plot_option,
+    progress,
+    until_interrupted,
 )
 from app.bench.crest import Case, CrestRow, cases, report, rows, run
 from app.bench.imports import ImportCost, fill, measure
@@ -75,13 +77,11 @@ class Sizes(click.ParamType[tuple[int, ...]]):
     type=FILE,
     help="Tokenizer of the recorded model. [default: the current model's]",
 )
-@click.option(
+@number_option(
     "--from",
     "first",
-    type=click.IntRange(min=0),
     default=600,
-    show_default=True,
-    metavar="N",
+    least=0,
     help="Simulate the chats of a file that are numbered N or more, if it has any.",
 )
 @limit_option
@@ -115,14 +115,14 @@ def crest(
     if not answers:
         raise InputError(f"{simulated[0]} holds no answers to simulate")
     kind = CHATS.bit_length() - 1
-    texts = list(history_texts((*history, *more), chats))
-    past = token_texts(texts, encoder.encode, encoder.end, kind)
+    messages = list(history_texts((*history, *more), chats))
+    past = token_texts(messages, encoder.encode, encoder.end, kind)
     found = _compared(past, answers, sizes, jobs)
     if plot:
         plot.write(crest_svg(found))
     click.echo(f"tokenizer {encoder.name}\n\n{crest_table(found)}")
     if as_json:
-        click.echo(json.dumps(report(found, sum(len(one.tokens) for one in past), answers)))
+        click.echo(json.dumps(report(found, sum(len(text.tokens) for text in past), answers)))
 
 
 def _encoder(options: Options, tokenizer: Path | None, threads: int) -> Encoder:
@@ -137,25 +137,21 @@ def _compared(
 ) -> list[CrestRow]:
     """All rows, or those finished before Ctrl-C."""
     found: list[CrestRow] = []
-    with TemporaryDirectory(prefix="specchat-bench-") as folder:
-        try:
-            built = _reported(cases(Path(folder), past, sizes))
-            for case, counts in run(built, answers, jobs):
-                found += rows(case, counts, answers)
-                click.echo(f"simulated {case.method}, {case.selection}", err=True)
-        except KeyboardInterrupt:
-            click.echo("interrupted; results so far:", err=True)
+    with TemporaryDirectory(prefix="specchat-bench-") as folder, until_interrupted():
+        built = _reported(cases(Path(folder), past, sizes))
+        for case, counts in run(built, answers, jobs):
+            found += rows(case, counts, answers)
+            click.echo(f"simulated {case.method}, {case.selection}", err=True)
     return found
 
 
 def _reported(built: Iterator[Case]) -> Iterator[Case]:
     """Report each store when it is built."""
     for case in built:
-        click.echo(f"built {case.method}, {case.selection}: {case.sizes[0][1]:,} bytes", err=True)
+        click.echo(f"built {case.method}, {case.selection}: {case.size:,} bytes", err=True)
         yield case
 
 
-DEFAULT_DOCUMENTS = "0,10000,100000"
 IMPORT_COLUMNS = {
     "documents": "d",
     "tokens": "d",
@@ -167,49 +163,33 @@ IMPORT_COLUMNS = {
 }
 
 
-class Numbers(click.ParamType[tuple[int, ...]]):
-    """Numbers of documents, separated by commas: 0,10000."""
-
-    name = "numbers"
-
-    def convert(
-        self, value: str, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        """Numbers in ascending order, without repeats."""
-        parts = [part.strip() for part in value.split(",")]
-        if not all(part.isdecimal() for part in parts):
-            self.fail(f"{value!r} is not a list of numbers such as {DEFAULT_DOCUMENTS}", param, ctx)
-        return tuple(sorted(set(map(int, parts))))
-
-
 @click.command("import")
 @click.option(
     "--documents",
-    type=Numbers(),
-    default=DEFAULT_DOCUMENTS,
+    multiple=True,
+    type=click.IntRange(min=0),
+    default=(0, 10_000, 100_000),
     show_default=True,
-    metavar="N,…",
-    help="Numbers of notes already stored.",
+    metavar="N",
+    help="Number of notes already stored; repeatable, to compare.",
 )
 @json_option
 @click.pass_obj
 def import_(options: Options, documents: tuple[int, ...], as_json: bool) -> None:
     """Measure the cost of one note: import, change and forget it.
 
-    Reports CPU seconds of the whole command beside N other notes; storing 100,000 takes minutes.
+    Reports CPU seconds of the whole command with N other notes stored; storing 100,000 takes
+    minutes.
     Your own stores are not used. `traces` counts files that still contain a word of the forgotten
     note. Ctrl-C prints the results so far.
     """
     locations = locate(options.data_dir)
     config = load_config(locations.settings)
     model = model_path(options, config, locations)
-    found: list[ImportCost] = []
-    try:
+    rows: list[dict[str, object]] = []
+    with until_interrupted():
         for cost in _costs(model, config.crest.max_bytes, documents):
-            found.append(cost)
-    except KeyboardInterrupt:
-        click.echo("interrupted; results so far:", err=True)
-    rows = [asdict(cost) for cost in found]
+            rows.append(asdict(cost))
     click.echo(table(rows, IMPORT_COLUMNS))
     if as_json:
         click.echo(json.dumps({"model": model.name, "rows": rows}))
@@ -222,7 +202,7 @@ def _costs(model: Path, budget: int, documents: Sequence[int]) -> Iterator[Impor
     with TemporaryDirectory(prefix="specchat-bench-") as root:
         for number in documents:
             folder = Path(root) / str(number)
-            with click.progressbar(length=number, label=f"{number:,}", file=sys.stderr) as bar:
+            with progress(number, f"{number:,}") as advance:
                 for done in fill(locate(folder), vocabulary, budget, number):
-                    bar.update(done - bar.pos)
+                    advance(done)
             yield measure(folder, model, vocabulary.fingerprint, number)

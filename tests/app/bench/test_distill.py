@@ -63,12 +63,14 @@ def bench(tmp_path: Path) -> Iterator[DistillBench]:
 def test_new_and_repeated_questions_are_counted_apart(bench: DistillBench) -> None:
     row = bench.static()
     summary: Any = row.summary()
-    assert (row.new.answers, row.repeated.answers) == (60, 20)
-    assert (row.late_new.answers, row.late_repeated.answers) == (30, 10)
+    assert (row.figures["new"].answers, row.figures["repeated"].answers) == (60, 20)
+    assert (row.figures["late_new"].answers, row.figures["late_repeated"].answers) == (30, 10)
     assert len(summary["curve"]) == 80
     (shift,) = summary["shifts"]
     assert shift["topic"] == "topic 1"
-    assert shift["last"] == pytest.approx(row.late_new.alpha(0))  # 30 answers of one length
+    assert shift["last"] == pytest.approx(
+        row.figures["late_new"].alpha(0)
+    )  # 30 answers of one length
     assert row.met == {"topic 0": 40, "topic 1": 40}
     assert summary["base_before"] == summary["base_after"]
     assert summary["again"] == {**summary["repeated"], "tokens_per_step": None}
@@ -82,8 +84,8 @@ def test_a_draft_model_that_learns_is_met_with_what_it_learned_before(bench: Dis
     assert row.versions + len(row.refused) == 2
     assert (row.seconds > 0, row.learned) == (True, 80 * ANSWER)
     if row.versions:
-        assert row.again.alpha(0) >= static.again.alpha(0)
-        assert row.base_after.alpha(0) >= row.base_before.alpha(0) - 0.02
+        assert row.figures["again"].alpha(0) >= static.figures["again"].alpha(0)
+        assert row.figures["base_after"].alpha(0) >= row.figures["base_before"].alpha(0) - 0.02
 
 
 def test_a_head_that_learns_drafts_alone_and_beside_the_draft_model(
@@ -97,8 +99,8 @@ def test_a_head_that_learns_drafts_alone_and_beside_the_draft_model(
     alone = TrainedHead(path, target, vocabulary)
     both = TrainedHead(path, target, vocabulary, load_draft_model(path))
     plain, static = bench.static("n-grams", alone), bench.static()
-    assert (plain.new.alpha(0), plain.new.live) == (0.0, 0)
-    assert plain.new.tree.tokens_per_step < static.new.tree.tokens_per_step
+    assert (plain.figures["new"].alpha(0), plain.figures["new"].live) == (0.0, 0)
+    assert plain.figures["new"].tree.tokens_per_step < static.figures["new"].tree.tokens_per_step
     (*_, rows) = bench.online_head(replace(TRAINING, rate=1e-2), {"head": alone, "both": both})
     head, beside = rows
     assert [row.name for row in rows] == ["head", "both"]
@@ -107,8 +109,8 @@ def test_a_head_that_learns_drafts_alone_and_beside_the_draft_model(
     assert head.versions + len(head.refused) == 2
     assert (head.learned, beside.learned) == (80 * ANSWER, 0)
     if head.versions:
-        assert head.again.alpha(0) > 0
-        assert head.again.tokens == head.again.answers * (ANSWER - 1)
+        assert head.figures["again"].alpha(0) > 0
+        assert head.figures["again"].tokens == head.figures["again"].answers * (ANSWER - 1)
 
 
 def test_one_draft_model_per_topic_begins_afresh_with_each(bench: DistillBench) -> None:
@@ -117,9 +119,11 @@ def test_one_draft_model_per_topic_begins_afresh_with_each(bench: DistillBench) 
     assert row.name == "online, lk, one per topic"
     assert row.curve == static.curve  # each topic ends before its first round
     assert row.versions + len(row.refused) == 2
-    assert row.again.answers == static.again.answers
+    assert row.figures["again"].answers == static.figures["again"].answers
     assert (
-        row.base_after.answers == 2 * row.base_before.answers / 2 == 2 * static.base_after.answers
+        row.figures["base_after"].answers
+        == 2 * row.figures["base_before"].answers / 2
+        == 2 * static.figures["base_after"].answers
     )
 
 

@@ -26,17 +26,18 @@ from app.bench.environment import (
     uses_history,
     widest,
 )
-from app.bench.workloads import RecordedChat, Said, Workload
+from app.bench.workloads import RecordedChat, Workload
 from app.engine.engine import Engine, with_drafters
 from datastores.dense.index import DenseIndex
 from datastores.errors import InputError, StoreError
+from engines.chat_template.prompt_builder import Message
 from engines.sampler import Sampling
 from tests.app.scripted import STOP, scripted_engine
 from tests.engines.tiny import TinyVocabulary, write_llama
 
 QUESTIONS = ("one", "two", "three", "four", "five", "six")
 CHATS = tuple(
-    RecordedChat(str(number), number, (Said("user", text),))
+    RecordedChat(str(number), number, (Message("user", text),))
     for number, text in enumerate(QUESTIONS)
 )
 GREEDILY = Sampling(0.0)
@@ -68,7 +69,7 @@ def test_open_questions_are_answered_by_the_model(engine: Engine) -> None:
 
 
 def test_given_answers_are_taken_as_they_stand_or_left(engine: Engine) -> None:
-    chat = RecordedChat("0", 0, (Said("user", "one"), Said("assistant", "Yes.")))
+    chat = RecordedChat("0", 0, (Message("user", "one"), Message("assistant", "Yes.")))
     (given,) = make_texts(engine, GIVEN)(chat)
     answer = engine.vocabulary.encode("Yes.")
     assert given[5 : 5 + len(answer)] == answer

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.bench.decode import TimedAnswer
+from app.bench.decode import DecodeRow, TimedAnswer, total_statistics
 from app.bench.environment import bench_stores
-from app.bench.growth import WINDOW, Growth, Trial, grow, summarise_growth
+from app.bench.growth import WINDOW, Growth, grow, summarise_growth
 from app.bench.report import growth_svg
 from app.bench.workloads import Workload
 from app.conversation.statistics import Statistics
@@ -23,48 +23,46 @@ SAME = [Workload(str(number), ("one",)) for number in range(4)]
 def grown(folder: Path, workload: list[Workload]) -> Growth:
     engine = scripted_engine(folder, drafters=(), draft_tokens=0)
     with bench_stores(engine, NAMES) as stores:
-        full = with_drafters(engine, NAMES, 8, stores.stores)
-        growth = Growth("both", NAMES, full, with_drafters(engine, (), 8), stores)
-        assert list(grow(growth, engine, workload, Sampling(0.0))) == [1, 2, 3, 4]
+        full = DecodeRow("both", with_drafters(engine, NAMES, 8, stores.stores))
+        empty = DecodeRow("both", with_drafters(engine, (), 8))
+        growth = Growth(NAMES, stores, full, empty, DecodeRow("none", engine))
+        assert list(grow(growth, workload, Sampling(0.0))) == [1, 2, 3, 4]
     return growth
 
 
-def per_step(answers: list[TimedAnswer]) -> float:
-    total = Statistics()
-    for answer in answers:
-        total.add(answer.statistics)
-    return total.tokens_per_step
+def per_step(row: DecodeRow) -> list[float]:
+    return [total_statistics(chat).tokens_per_step for chat in row.chats]
 
 
 def test_a_question_asked_again_is_drafted_from_its_first_answer(tmp_path: Path) -> None:
-    first, *later = grown(tmp_path, SAME).trials
-    assert first.new
-    assert per_step(first.full) == pytest.approx(per_step(first.empty), rel=0.2)
-    for trial in later:
-        assert not trial.new
-        assert [one.tokens for one in trial.full] == [one.tokens for one in trial.plain]
-        assert per_step(trial.full) > per_step(first.full)
+    growth = grown(tmp_path, SAME)
+    assert growth.new == [True, False, False, False]
+    first, *later = per_step(growth.full)
+    assert first == pytest.approx(per_step(growth.empty)[0], rel=0.2)
+    assert min(later) > first
+    full, plain = growth.full.answers(), growth.plain.answers()
+    assert [answer.tokens for answer in full] == [answer.tokens for answer in plain]
 
 
 def test_empty_stores_stay_empty(tmp_path: Path) -> None:
     """Without earlier chats each answer is drafted from itself alone, however late it comes."""
-    trials = grown(tmp_path, SAME).trials
-    alone = [per_step(trial.empty) for trial in trials]
+    growth = grown(tmp_path, SAME)
+    alone = per_step(growth.empty)
     assert max(alone) == pytest.approx(min(alone), rel=0.2)
-    assert per_step(trials[-1].full) > 1.2 * per_step(trials[-1].empty)
+    assert per_step(growth.full)[-1] > 1.2 * alone[-1]
 
 
-def trial(new: bool) -> Trial:
-    def answers(steps: int, seconds: float) -> list[TimedAnswer]:
-        counted = Statistics(steps=steps, step_tokens=60, decode_seconds=seconds)
-        return [TimedAnswer((), (), 0, (), counted, "")]
-
-    return Trial(new, full=answers(10, 1.0), empty=answers(20, 2.0), plain=answers(60, 4.0))
+def answers(steps: int, seconds: float) -> list[TimedAnswer]:
+    counted = Statistics(steps=steps, step_tokens=60, decode_seconds=seconds)
+    return [TimedAnswer((), (), 0, (), counted, "")]
 
 
 def test_windows_compare_the_same_chats(tmp_path: Path) -> None:
     growth = grown(tmp_path, SAME)
-    growth.trials = [trial(new=True)] * WINDOW + [trial(new=False)] * 3
+    growth.new = [True] * WINDOW + [False] * 3
+    growth.full.chats = [answers(10, 1.0)] * len(growth.new)
+    growth.empty.chats = [answers(20, 2.0)] * len(growth.new)
+    growth.plain.chats = [answers(60, 4.0)] * len(growth.new)
     windows = summarise_growth(growth)["windows"]
     common = {"tokens_per_step": 6.0, "tokens_per_step_empty": 3.0, "speedup": 4.0}
     common |= {"speedup_empty": 2.0, "total_speedup": 4.0, "total_speedup_empty": 2.0}

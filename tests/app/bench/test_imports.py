@@ -9,7 +9,7 @@ import pytest
 
 from app.bench.__main__ import papers
 from app.bench.imports import notes
-from app.cli.main import FAILED, run
+from app.cli.main import run
 
 
 def test_notes_are_different_and_always_the_same() -> None:
@@ -30,8 +30,3 @@ def test_a_note_is_added_changed_and_forgotten_without_a_trace(
     assert row["tokens"] > 1000
     assert min(row["added_s"], row["changed_s"], row["forgotten_s"]) > 0
     assert not list((tmp_path / "data").rglob("*.db")), "the person's own stores were touched"
-
-
-def test_a_wrong_list_of_numbers_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["import", "--documents", "many"], papers) != FAILED
-    assert "'many' is not a list of numbers" in capsys.readouterr().err
