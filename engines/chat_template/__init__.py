@@ -1,1 +1,1 @@
-"""Chats to prompts: a model file's own template, run in a sandbox. Both engines use it."""
+"""Turns chats into prompts by a model file's own template, run in a sandbox, for both engines."""

@@ -1,7 +1,7 @@
-"""Chat formats written in Python: for models without a usable template of their own.
+"""Chat formats written in Python, for models without a usable template.
 
-Owns ChatML, which is also the embedded model's, so that its prompts need no second process, and the
-plain form in which a base model is asked.
+ChatML is also the embedded model's format, whose prompts therefore need no second process. The
+plain form is for base models.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ CHATML_TEMPLATE = (
     "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' "
     "+ '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
-"""The embedded model's template, which `ChatML` stands for."""
+"""The embedded model's template, which `ChatML` implements."""
 
 
 class Renderer(Protocol):
     """Turns messages into text.
 
     Attributes:
-        seconds: of processor time that its renderings took so far.
+        seconds: processor time of its renderings so far.
     """
 
     seconds: float
 
     def render(self, messages: Sequence[Mapping[str, object]], others: str) -> str:
-        """The conversation as text, up to where the assistant's answer begins.
+        """The conversation as text, up to the beginning of the answer.
 
         Args:
-            others: as for `render_process.RenderProcess`.
+            others: see `RenderProcess.render`.
 
         Raises:
             ModelError: it cannot be rendered.
@@ -41,12 +41,12 @@ class Renderer(Protocol):
 
 
 class ChatML:
-    """Every message between `<|im_start|>` with its role and `<|im_end|>`."""
+    """Puts each message between `<|im_start|>`, with its role, and `<|im_end|>`."""
 
     seconds = 0.0
 
     def render(self, messages: Sequence[Mapping[str, object]], others: str) -> str:
-        """As `Renderer`."""
+        """See `Renderer.render`."""
         turns = [
             f"{CHATML_START}{message['role']}\n{message['content']}{CHATML_END}\n"
             for message in messages
@@ -55,14 +55,14 @@ class ChatML:
 
 
 class QuestionsAndAnswers:
-    """The text that a base model continues: questions and answers, after what it is told."""
+    """A text for a base model to continue: questions and answers, after the system message."""
 
     seconds = 0.0
     _PREFIXES = {USER: "Question: ", ASSISTANT: "Answer: "}  # noqa: RUF012
     _SEPARATORS = {USER: "\n"}  # noqa: RUF012
 
     def render(self, messages: Sequence[Mapping[str, object]], others: str) -> str:
-        """As `Renderer`."""
+        """See `Renderer.render`."""
         parts: list[str] = []
         for message in messages:
             role = str(message["role"])

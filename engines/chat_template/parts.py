@@ -1,11 +1,9 @@
-"""A long conversation rendered in parts that overlap, for templates whose time grows quadratically.
+"""Renders a long conversation in overlapping parts, for templates that take quadratic time.
 
-Gemma 4's looks back over all messages at each: one second for 400 of them, eight for 2,000. What a
-template puts around a message depends on its neighbours, on the beginning and on the end. So the
-parts are joined within two turns that both have rendered, and only where they agree on what stands
-around a whole turn; a template that numbers its turns is told apart by that.
-
-Owns where parts begin, end and meet. Refuses to know templates.
+Gemma 4's looks back over all messages at each one: one second for 400 messages, eight for 2,000.
+What a template puts around a message depends on its neighbours and on the two ends. So parts are
+joined within two turns that both contain, and only if both rendered the same around a whole turn.
+That fails, as it should, for a template that numbers its turns.
 """
 
 from __future__ import annotations
@@ -17,17 +15,17 @@ from engines.chat_template.formats import ASSISTANT, SYSTEM, USER
 from engines.chat_template.prompt_builder import Segment
 
 PART_TURNS = 24
-"""Turns in a part, beside those that it shares with the next. A chat of fewer is rendered whole."""
+"""Turns in a part, besides those shared with the next. Shorter chats are rendered as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """Where one part goes over to the next: three questions that follow each other.
+    """Where two parts overlap: the indices of three consecutive questions.
 
     Attributes:
-        begin: the message with which the later part begins.
-        meeting: the message from which on the later part is used.
-        end: the message with which the earlier part ends, as if it was to be answered.
+        begin: the first message of the later part.
+        meeting: the first message for which the later part is used.
+        end: the last message of the earlier part, which ends as if it was to be answered.
     """
 
     begin: int
@@ -36,7 +34,7 @@ class Seam:
 
 
 def find_seams(roles: Sequence[str]) -> list[Seam]:
-    """Where to cut a conversation; nowhere if it is short."""
+    """Where to cut a conversation; empty if it is short."""
     turns = [at for at in range(1, len(roles)) if (roles[at - 1], roles[at]) == (ASSISTANT, USER)]
     return [
         Seam(turns[number - 2], turns[number - 1], turns[number])
@@ -45,7 +43,7 @@ def find_seams(roles: Sequence[str]) -> list[Seam]:
 
 
 def parts_between(seams: Sequence[Seam], roles: Sequence[str]) -> list[list[int]]:
-    """The messages of each part, by index: each with the system prompt, if there is one."""
+    """The message indices of each part; each begins with the system message, if any."""
     system = [0] if roles[0] == SYSTEM else []
     begins = [len(system), *(seam.begin for seam in seams)]
     ends = [*(seam.end + 1 for seam in seams), len(roles)]
@@ -55,10 +53,10 @@ def parts_between(seams: Sequence[Seam], roles: Sequence[str]) -> list[list[int]
 def join(
     parts: Sequence[Sequence[int]], rendered: Sequence[Sequence[Segment]], seams: Sequence[Seam]
 ) -> list[Segment] | None:
-    """The whole conversation; None where neighbours differ in what they have both rendered.
+    """Join the rendered parts; None if neighbours differ where they overlap.
 
     Args:
-        rendered: for each part, literals and contents in alternation, literals first and last.
+        rendered: for each part, alternating literals and contents, literals first and last.
     """
     joined = list(rendered[0])
     for part, segments, seam in zip(parts[1:], rendered[1:], seams, strict=True):

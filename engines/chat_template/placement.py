@@ -1,13 +1,11 @@
-"""Where a template shows the contents of a conversation: found by trying, for any template.
+"""Finds, by trial, how to hand a conversation to a template so that every content is in the prompt.
 
-Templates refuse system messages, or all but the first; drop them without a word; want contents as
-lists of parts, or roles that take turns. So a conversation is rendered with a sentinel in the place
-of each content, arranged in one way after another, until every sentinel is in the text once and in
-order. Then the text is split at them: what a person typed never goes through the template, it is
-told apart from the template's control tokens, and an answer's stored ids can take its place.
-A long conversation is rendered in `parts`.
-
-Owns the arrangements, their order, and the proof that nothing is lost.
+Templates reject system messages, or all but the first; silently drop them; want contents as lists
+of parts, or alternating roles. So a conversation is rendered with a sentinel for each content, in
+one arrangement after another, until every sentinel is in the text once and in order. The text is
+then split at the sentinels. So what a person typed never goes through the template and is told
+apart from control tokens, and the stored ids of an answer can replace its text. A long conversation
+is rendered in `parts`.
 """
 
 from __future__ import annotations
@@ -32,14 +30,14 @@ from engines.chat_template.render_process import (
 )
 
 PAD = "\x1f"
-"""Around a sentinel: whitespace to Python, so a template that trims contents strips it."""
+"""Surrounds a sentinel. Python counts it as whitespace, so a template that trims strips it."""
 QUOTED_PADS = ("\\x1f", "\\u001f")
-"""How Python and JSON write it: a content was quoted."""
+"""The pad in Python and JSON strings, a sign that a content was quoted."""
 SEARCH_S = 6.0
-"""Until a template that is still refusing conversations is given up, in seconds of its own
-processor time: a busy machine must not cost a model its format."""
+"""Time limit of a search, in the template's processor time, so that a busy machine does not cost a
+model its format."""
 BETWEEN = "\n\n"
-"""Between contents that become one message."""
+"""Joins contents that become one message."""
 
 
 def _sample(*roles: str) -> tuple[Message, ...]:
@@ -51,28 +49,28 @@ INSTRUCTED_CHAT = _sample(SYSTEM, USER, ASSISTANT, USER)
 
 
 class Structure(Enum):
-    """Which messages keep their role; in all but the first, neighbours of one role are joined."""
+    """Whose roles change; except in the first, neighbours of one role are joined."""
 
     AS_IT_IS = auto()
     ONE_SYSTEM = auto()
-    """System messages but a first one go into the user's turn."""
+    """System messages after the first message become the user's."""
     NO_SYSTEM = auto()
-    """All of them do."""
+    """All system messages become the user's."""
     EMPTY_SYSTEM = auto()
-    """They do, below an empty system message."""
+    """The same, after an empty system message."""
     USER_FIRST = auto()
-    """They do, and so do answers before the first question."""
+    """The same as NO_SYSTEM, and so do answers before the first question."""
     ONE_TURN = auto()
-    """Everything does."""
+    """All messages become one of the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a template expects beside roles.
+    """What a template expects besides roles.
 
     Attributes:
-        parts: the roles whose content is a list of parts, not a text.
-        others: what other variables are; see `render_process`.
+        parts: the roles whose content is a list of parts instead of a text.
+        others: the value of other variables; see `render_process`.
     """
 
     parts: tuple[str, ...] = ()
@@ -93,7 +91,7 @@ class Placement:
     def arrange(
         self, messages: Sequence[Message], contents: Sequence[str]
     ) -> list[dict[str, object]]:
-        """The template's messages, with `contents` in the place of the messages' own."""
+        """The messages for the template, with `contents` in place of their own."""
         arranged: list[dict[str, object]] = []
         for role, indices in _turns([message.role for message in messages], self.structure):
             text = BETWEEN.join(contents[index] for index in indices)
@@ -104,7 +102,7 @@ class Placement:
 
 
 def _turns(roles: Sequence[str], structure: Structure) -> list[tuple[str, list[int]]]:
-    """The messages that a template gets: role, and which of the contents."""
+    """The role and the indices of the contents of each message for the template."""
     if structure is Structure.AS_IT_IS:
         return [(role, [index]) for index, role in enumerate(roles)]
     turns: list[tuple[str, list[int]]] = []
@@ -119,7 +117,7 @@ def _turns(roles: Sequence[str], structure: Structure) -> list[tuple[str, list[i
 
 
 def _role(role: str, structure: Structure, *, first: bool, begun: bool) -> str:
-    """In whose turn a message goes: the first one, or after one has `begun`."""
+    """The role that a message gets; `begun` after the first turn began."""
     if role == SYSTEM and first and structure is Structure.ONE_SYSTEM:
         return SYSTEM
     if structure is Structure.ONE_TURN or (structure is Structure.USER_FIRST and not begun):
@@ -132,8 +130,8 @@ class Placed:
     """A conversation, and how it was handed to its template.
 
     Attributes:
-        segments: literals and contents in alternation, literals first and last; None if the
-            template quotes, repeats, reorders or rewrites contents, none of which is lost.
+        segments: alternating literals and contents, literals first and last; None if the template
+            loses no content but quotes, repeats, reorders or rewrites some.
     """
 
     placement: Placement
@@ -143,7 +141,8 @@ class Placed:
 class Placer:
     """Finds the placement of each conversation with one renderer.
 
-    What worked is tried first for conversations of the same kind. The sentinels cannot be guessed.
+    The last that worked is tried first for conversations of the same kind. Sentinels are
+    unguessable.
 
     Raises:
         ModelError: no chat can be rendered.
@@ -163,13 +162,12 @@ class Placer:
         """`messages` with every content in the prompt.
 
         Raises:
-            ModelError: the template refuses them or leaves a content out, however they are
-                arranged.
+            ModelError: in every arrangement, the template refuses them or leaves a content out.
         """
         return self._search(messages, self._renderer.seconds)
 
     def _search(self, messages: Sequence[Message], began: float) -> Placed:
-        """As `place`; `began`: `seconds` of the renderer when the search did."""
+        """As `place`; `began` is the renderer's `seconds` at the beginning of the search."""
         kind = _kind([message.role for message in messages])
         shown: Placed | None = None
         problem: ModelError | None = None
@@ -196,8 +194,8 @@ class Placer:
         return shown
 
     def _learn(self) -> Dialect:
-        """The first dialect in which a chat with a system message needs no rearrangement; failing
-        that, one without; failing that, the first that shows a chat at all."""
+        """The first dialect in which a chat with a system message needs no rearrangement; else one
+        without a system message; else the first that shows a chat at all."""
         began = self._renderer.seconds
         for chat, dialect in product((INSTRUCTED_CHAT, PLAIN_CHAT), DIALECTS):
             if self._is_late(began):
@@ -209,7 +207,7 @@ class Placer:
         return self._search(PLAIN_CHAT, began).placement.dialect
 
     def _candidates(self, kind: tuple[bool, ...]) -> Iterator[Placement]:
-        """The one that worked for this kind of conversation, then all, the least changes first."""
+        """The placement known for this kind of conversation, then all, the least changes first."""
         if kind in self._known:
             yield self._known[kind]
         *structures, last = Structure
@@ -222,7 +220,7 @@ class Placer:
 
         Raises:
             TemplateRefusalError: the template refuses them.
-            ModelError: it is beyond use.
+            ModelError: the template is unusable.
         """
         segments = self._join_parts(placement, messages)
         if segments is not None:
@@ -232,7 +230,7 @@ class Placer:
     def _join_parts(
         self, placement: Placement, messages: Sequence[Message]
     ) -> list[Segment] | None:
-        """A long conversation, in parts; None if it is short, or the template allows none.
+        """Render a long conversation in parts; None if it is short or its parts cannot be joined.
 
         Raises:
             TemplateRefusalError, ModelError: as `_try`.
@@ -243,7 +241,7 @@ class Placer:
             return None
         parts = parts_between(seams, roles)
         rendered: list[list[Segment]] = []
-        for part in reversed(parts):  # notes, which a template may refuse, are in the last one
+        for part in reversed(parts):  # the last holds the notes, which a template may refuse
             placed = self._render(placement, messages, part)
             if placed is None or placed.segments is None:
                 return None
@@ -253,7 +251,7 @@ class Placer:
     def _render(
         self, placement: Placement, messages: Sequence[Message], chosen: Sequence[int]
     ) -> Placed | None:
-        """As `_try`, those of `messages` whose indices are `chosen`."""
+        """As `_try`, for the messages whose indices are `chosen`."""
         sentinels = [f"{PAD}s{self._nonce}x{index}x{PAD}" for index in chosen]
         arranged = placement.arrange([messages[index] for index in chosen], sentinels)
         text = self._renderer.render(arranged, placement.dialect.others)
@@ -276,7 +274,7 @@ class Placer:
         return None if any(map(self._holds_trace, segments)) else segments
 
     def _holds_trace(self, segment: Segment) -> bool:
-        """Whether a part of a sentinel is left in a literal, rewritten or quoted."""
+        """Whether a literal contains a part of a sentinel, rewritten or quoted."""
         return isinstance(segment, Literal) and (
             self._nonce in segment.text.lower() or any(pad in segment.text for pad in QUOTED_PADS)
         )
@@ -291,7 +289,7 @@ def _content(message: Message, match: re.Match[str]) -> Content:
 
 
 def _kind(roles: Sequence[str]) -> tuple[bool, ...]:
-    """What of `roles` decides where a template takes their contents, as a rule."""
+    """The properties of `roles` on which the placement usually depends."""
     systems = [index for index, role in enumerate(roles) if role == SYSTEM]
     others = [role for role in roles if role != SYSTEM]
     alternating = all(role == (USER, ASSISTANT)[turn % 2] for turn, role in enumerate(others))

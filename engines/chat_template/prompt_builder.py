@@ -1,11 +1,9 @@
-"""A conversation as segments, joined into the token ids of a prompt.
+"""Joins the segments of a conversation into the token ids of a prompt.
 
-Owns what segments are, and how literals (the template's own text), contents of messages and stored
-token ids become one prompt; `placement` splits what a template renders into segments.
-
-Text between two control tokens is tokenized as one run, whether it is the template's or a person's:
-so the model has seen it in training, and merges across the boundary come out right. Control tokens
-are recognised in literals alone.
+Segments are literals (the template's own text), contents of messages and stored token ids;
+`placement` splits what a template renders into them. Text between two control tokens is tokenized
+as one run, the template's along with the person's: so the model saw it in training, and merges
+across the boundary come out right. Control tokens are recognised only in literals.
 """
 
 from __future__ import annotations
@@ -16,21 +14,20 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 ANCHOR = "\n"
-"""Put before text that continues other text, so that it is not tokenized as a text's beginning."""
+"""Precedes a continuation while it is tokenized, so that it is no beginning of a text."""
 STRIPS_BEFORE, STRIPS_AFTER = 1 << 7, 1 << 8
-"""llama.cpp's LLAMA_TOKEN_ATTR_LSTRIP and _RSTRIP: a control token that strips whitespace."""
+"""llama.cpp's LLAMA_TOKEN_ATTR_LSTRIP and _RSTRIP: the control token strips whitespace."""
 NO_MATCH = r"(?!)"
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a conversation, as templates and assistants pass it.
+    """One message of a conversation.
 
     Attributes:
         role: "system", "user" or "assistant".
-        content: its text.
-        tokens: the ids the model generated it with, as in the KV cache; empty if they are unknown
-            or another tokenizer's. Where given, `content` is never tokenized again.
+        tokens: the ids that the model generated, as in the KV cache; empty if unknown or another
+            tokenizer's. If given, `content` is never tokenized again.
     """
 
     role: str
@@ -40,14 +37,14 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """The template's own text: control tokens written in it are control tokens."""
+    """The template's own text, in which control tokens are recognised."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The place of message `index`'s content, whose ends the template may have trimmed."""
+    """The content of message `index`, whose ends the template may have trimmed."""
 
     index: int
     text: str
@@ -58,11 +55,10 @@ Segment = Literal | Content
 
 
 def restore_generation_prompts(segments: Sequence[Segment]) -> list[Segment]:
-    """Put the generation prompt before earlier answers too, where their own opening begins alike.
+    """Put the generation prompt before earlier answers too, if it and their opening begin alike.
 
-    Templates end a prompt with more (`<think>`) or less (a space) than they put before an answer
-    that is finished. Stored ids were generated after the generation prompt, and so they are in the
-    KV cache.
+    Templates end a prompt with more (`<think>`) or less (a space) than they put before a finished
+    answer. In the KV cache, stored ids follow the generation prompt.
     """
     prompt = segments[-1]
     assert isinstance(prompt, Literal)
@@ -81,7 +77,7 @@ def _begin_alike(one: str, other: str) -> bool:
 
 
 class Tokenizer(Protocol):
-    """What prompts need of a vocabulary; see `engines.llama.vocabulary.LlamaVocabulary`."""
+    """What prompts need of a vocabulary; see `LlamaVocabulary`."""
 
     @property
     def control_tokens(self) -> Mapping[str, int]: ...
@@ -106,21 +102,21 @@ class Tokenizer(Protocol):
 
 
 def control_pattern(tokenizer: Tokenizer) -> re.Pattern[str]:
-    """Matches every text that is written like a control token; the longest first."""
+    """Matches the text of any control token, the longest first."""
     texts = sorted(tokenizer.control_tokens, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, texts)) or NO_MATCH)
 
 
 def encode_continuation(tokenizer: Tokenizer, text: str) -> list[int]:
-    """Token ids of `text` after other text: without the space that SentencePiece vocabularies put
-    before the first word."""
+    """Token ids of `text` as a continuation, without the space that SentencePiece vocabularies put
+    before a first word."""
     anchor = tokenizer.encode(ANCHOR)
     ids = tokenizer.encode(ANCHOR + text)
     return ids[len(anchor) :] if ids[: len(anchor)] == anchor else tokenizer.encode(text)
 
 
 class PromptBuilder:
-    """Collects one prompt, left to right.
+    """Builds one prompt, from left to right.
 
     Args:
         controls: the tokenizer's `control_pattern`.
@@ -151,9 +147,9 @@ class PromptBuilder:
         self._run.append(text)
 
     def stored(self, tokens: Sequence[int], following: str) -> None:
-        """Add an answer as the model generated it; `following` is the literal after it.
+        """Add an answer's ids; `following` is the literal after it.
 
-        The token that ended the answer is left out if the literal begins with such a token.
+        A final stop token is left out if the literal begins with one.
         """
         self._flush()
         stops = self._tokenizer.stops
@@ -164,7 +160,7 @@ class PromptBuilder:
         self._follows_text = True
 
     def finish(self) -> list[int]:
-        """The prompt, with the tokenizer's prefix unless the template has written it."""
+        """The prompt, with the tokenizer's prefix unless the template wrote it."""
         self._flush()
         prefix = list(self._tokenizer.prompt_prefix)
         return self._ids if self._ids[: len(prefix)] == prefix else prefix + self._ids

@@ -1,8 +1,7 @@
-"""What a model writes before its answer: the reasoning, and how each family of models marks it.
+"""The reasoning that a model writes before its answer, and how model families mark it.
 
-Owns the marks, splitting a text at them, and which control tokens have to be kept in an answer's
-text for that: detokenisation leaves control tokens out, and some families mark reasoning with
-nothing else. Text stays as the model wrote it; whoever shows or sends it splits it.
+Text stays as the model wrote it; whoever shows or sends it splits it at the marks. Detokenisation
+leaves out control tokens, with which some families mark reasoning, so those are kept in the text.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from functools import cache
 from engines.target import Vocabulary
 
 _CONTROL = re.compile(r"<[^<>\s]+>|\[/?THINK\]")
-"""The control tokens that a mark may consist of."""
+"""Control tokens in a mark."""
 _OPENING_TOKENS = 24
-"""Last tokens of a prompt in which a mark is looked for."""
+"""Number of tokens at the end of a prompt in which to look for a mark."""
 _NOT_SPACE = re.compile(r"\S")
 _BEFORE_ANSWER = re.compile(r"(?:[^\S\n]*\n)*(?: (?!\s))?")
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
@@ -26,14 +25,15 @@ _QUOTES = "`'\"‘’“”"
 
 @dataclass(frozen=True, slots=True)
 class ReasoningMarks:
-    """How one family of models marks its reasoning; each by any of several texts, longest first.
+    """How one family of models marks its reasoning: alternative texts, longest first.
 
     Attributes:
-        openings: before the reasoning; it may have several parts, one behind another.
+        openings: before a part of the reasoning, which may have several.
         closings: after it.
-        befores, afters: around the answer proper, where it is marked too.
-        bare: whether a closing without an opening counts: the prompt opened it.
-        worded: whether the marks are ordinary words, so that the reasoning has to be closed.
+        befores: before the answer proper, if it is marked too.
+        afters: after the answer proper.
+        bare: whether a closing without an opening counts, since the prompt may contain it.
+        worded: whether the marks are ordinary words, which only count if there is a closing.
     """
 
     openings: tuple[str, ...]
@@ -49,14 +49,14 @@ _BEGIN = "<|begin|>assistant"
 _CHANNELS = ("<|channel|>analysis<|message|>", "<|channel|>commentary<|message|>")
 
 FAMILIES = (
-    # Qwen, DeepSeek, GLM, Kimi, MiniMax, Nemotron, SmolLM and most others; Granite and Hunyuan mark
-    # the answer as well.
+    # Qwen, DeepSeek, GLM, Kimi, MiniMax, Nemotron, SmolLM and most others; Granite and Hunyuan also
+    # mark the answer.
     ReasoningMarks(
         ("<think>",), ("</think>",), ("<response>", "<answer>"), ("</response>", "</answer>")
     ),
     # Magistral and Ministral.
     ReasoningMarks(("[THINK]",), ("[/THINK]",)),
-    # gpt-oss. The first channel follows what the prompt ends with.
+    # gpt-oss. The prompt ends with what precedes the first channel.
     ReasoningMarks(
         (*(_ASSISTANT + channel for channel in _CHANNELS), *_CHANNELS),
         ("<|end|>",),
@@ -148,7 +148,7 @@ class ReasoningSplit:
     """A model's text in parts.
 
     Attributes:
-        reasoning: without marks.
+        reasoning: the reasoning, without marks.
         answer: the answer proper, from `start` to `end` of the text.
         thinking: whether the reasoning is still growing.
         marked: whether the text has marks.
@@ -165,10 +165,10 @@ class ReasoningSplit:
 def split_reasoning(text: str, *, growing: bool = False) -> ReasoningSplit:
     """Split a model's output into its reasoning and its answer.
 
-    What follows a mark at the beginning is reasoning, and so is what precedes a closing mark that
-    nothing opens: the prompt did, and another program stored the text. Marks in the answer proper
-    are part of it, since it may be about them. While the text is `growing`, what may become a mark
-    is held back at its end.
+    Reasoning follows a mark at the beginning, or precedes a closing mark without an opening (which
+    was in the prompt, if another program stored the text). Marks in the answer proper are part of
+    it, since it may be about them. While the text is `growing`, a possible beginning of a mark at
+    its end is held back.
     """
     begin = _skip_space(text, 0)
     if not growing and not _ANY_MARK.search(text):
@@ -186,27 +186,27 @@ def split_reasoning(text: str, *, growing: bool = False) -> ReasoningSplit:
 
 
 def without_marks(text: str) -> str:
-    """A model's output as one text to read: its reasoning, a blank line, its answer."""
+    """A model's output as readable text: reasoning, a blank line, answer."""
     split = split_reasoning(text)
     return "\n\n".join(filter(None, (split.reasoning, split.answer)))
 
 
 def _unmarked(text: str, end: int) -> ReasoningSplit:
-    """An answer alone, up to `end`."""
+    """A text without reasoning, up to `end`."""
     start = min(_answer_start(text, 0), end)
     return ReasoningSplit("", text[start:end], False, start, end, marked=False)
 
 
 def _split(text: str, at: int, marks: ReasoningMarks, growing: bool) -> ReasoningSplit:
-    """`text`, whose first mark is at `at`."""
+    """Split a text whose first mark is at `at`."""
     parts, closed = list[str](), at
     while opening := _mark_at(text, at, marks.openings):
         if growing and _may_become(text, at, marks.openings):
-            break  # of several the longest is the right one
+            break  # the longest counts
         start = at + len(opening)
         repeated = _skip_space(text, start)
         if _mark_at(text, repeated, marks.openings):
-            at = repeated  # the prompt wrote one, and the model another
+            at = repeated  # one is the prompt's, the other the model's
             continue
         if growing and _may_become(text, repeated, marks.openings):
             return ReasoningSplit(_joined(parts), "", True, len(text), len(text))
@@ -225,10 +225,10 @@ def _split(text: str, at: int, marks: ReasoningMarks, growing: bool) -> Reasonin
 
 
 def _closing(text: str, start: int, marks: ReasoningMarks, growing: bool) -> tuple[int, str] | None:
-    """Where the reasoning from `start` on is closed, and by what; None if it is not.
+    """The position and text of the mark that closes the reasoning from `start` on, or None.
 
-    A mark in quotes or in code is what the reasoning is about, unless there is no other. Where the
-    model opens more reasoning inside it, what closes the last of it counts.
+    A mark in quotes or code belongs to the reasoning, unless there is no other. Of nested
+    reasoning, the closing of the outermost counts, or the last one.
     """
     depth, last = 1, None
     for mark in _marks_in(marks).finditer(text, start):
@@ -248,13 +248,13 @@ def _closing(text: str, start: int, marks: ReasoningMarks, growing: bool) -> tup
 
 @cache
 def _marks_in(marks: ReasoningMarks) -> re.Pattern[str]:
-    """Matches an opening or a closing of the family, the longest first."""
+    """Matches any opening or closing of the family, the longest first."""
     texts = sorted((*marks.openings, *marks.closings), key=len, reverse=True)
     return re.compile("|".join(map(re.escape, texts)))
 
 
 def _is_quoted(text: str, mark: re.Match[str], growing: bool) -> bool:
-    """Whether `mark` stands in quotes, or may while the text is `growing`."""
+    """Whether `mark` is in quotes, or may be while the text is `growing`."""
     before, after = text[max(0, mark.start() - 1) : mark.start()], text[mark.end() : mark.end() + 1]
     return bool(before) and before in _QUOTES and (after in _QUOTES if after else growing)
 
@@ -262,7 +262,7 @@ def _is_quoted(text: str, mark: re.Match[str], growing: bool) -> bool:
 def _answer(
     text: str, at: int, marks: ReasoningMarks, parts: Sequence[str], growing: bool
 ) -> ReasoningSplit:
-    """`text` with the answer proper from `at` on, and with the reasoning in `parts`."""
+    """The split with the reasoning in `parts` and the answer from `at` on."""
     mark = _skip_space(text, at)
     before = _mark_at(text, mark, marks.befores)
     start, end = _answer_start(text, mark + len(before) if before else at), len(text)
@@ -280,14 +280,14 @@ def _answer(
 
 
 def _is_marked(text: str, at: int, marks: ReasoningMarks) -> bool:
-    """Whether `text` has a mark of the family at `at`, its beginning."""
+    """Whether `text` begins, at `at`, with a mark of the family."""
     if marks.worded and not any(closing in text for closing in marks.closings):
         return False
     return bool(_mark_at(text, at, _first_marks(marks)))
 
 
 def _first_marks(marks: ReasoningMarks) -> tuple[str, ...]:
-    """What an output may begin with; `<answer>` alone is a document's."""
+    """Marks with which an output may begin; a lone `<answer>` may be part of a document."""
     alone = (mark for mark in marks.befores if "<|" in mark)
     return (*marks.openings, *alone)
 
@@ -297,7 +297,7 @@ def _bare_closings(marks: ReasoningMarks) -> tuple[str, ...]:
 
 
 def _bare_closing(text: str, marks: ReasoningMarks) -> tuple[int, str] | None:
-    """Where the first closing of the family is that nothing opens; none that code may be about."""
+    """The position and text of the first closing without an opening; not in quotes or code."""
     for closing in _bare_closings(marks):
         at = text.find(closing)
         while at >= 0:
@@ -311,22 +311,22 @@ def _bare_closing(text: str, marks: ReasoningMarks) -> tuple[int, str] | None:
 
 
 def _in_fence(text: str) -> bool:
-    """Whether what follows `text` is in a block of code."""
+    """Whether `text` ends within a block of code."""
     return len(_FENCE.findall(text)) % 2 == 1
 
 
 def _mark_at(text: str, at: int, marks: Sequence[str]) -> str:
-    """Which of `marks` is at `at`; empty for none."""
+    """The one of `marks` at `at`; empty for none."""
     return next((mark for mark in marks if text.startswith(mark, at)), "")
 
 
 def _may_become(text: str, at: int, marks: Sequence[str]) -> bool:
-    """Whether all of `text` from `at` on is the beginning of one of `marks`."""
+    """Whether one of `marks` begins with all of `text` from `at` on."""
     return at < len(text) and any(mark.startswith(text[at:]) for mark in marks)
 
 
 def _begun_at_end(text: str, marks: Sequence[str]) -> int:
-    """The length of the longest end of `text` that one of `marks` begins with."""
+    """The length of the longest suffix of `text` with which one of `marks` begins."""
     return max(
         (
             length
@@ -339,8 +339,7 @@ def _begun_at_end(text: str, marks: Sequence[str]) -> int:
 
 
 def _answer_start(text: str, at: int) -> int:
-    """Where an answer begins: behind empty lines, and behind the one space that parts it from the
-    prompt; more of them indent code."""
+    """Where an answer begins: after empty lines and a single space; more spaces indent code."""
     found = _BEFORE_ANSWER.match(text, at)
     return found.end() if found else at
 
@@ -355,7 +354,7 @@ def _joined(parts: Sequence[str]) -> str:
 
 
 def marked_piece(vocabulary: Vocabulary) -> Callable[[int], bytes]:
-    """`vocabulary.piece`, with the text of those control tokens that mark reasoning."""
+    """`vocabulary.piece`, but with the text of control tokens that mark reasoning."""
     kept: dict[int, bytes] = {}
     for marks in FAMILIES:
         texts = {token for mark in _all_marks(marks) for token in _CONTROL.findall(mark)}
@@ -378,10 +377,10 @@ def _control_token(vocabulary: Vocabulary, text: str) -> int:
 
 
 def prompt_opening(vocabulary: Vocabulary, prompt: Sequence[int]) -> str:
-    """The opening mark that `prompt` ends with; empty for none.
+    """The opening mark at the end of `prompt`; empty for none.
 
-    The output then begins in the reasoning. The mark is put before its text, so that the text says
-    so by itself.
+    The output then begins within the reasoning. Callers prepend the mark to its text, which shows
+    that without the prompt.
     """
     tail = prompt[-_OPENING_TOKENS:]
     raw = (vocabulary.piece(token) or vocabulary.text(token).encode() for token in tail)
@@ -391,7 +390,7 @@ def prompt_opening(vocabulary: Vocabulary, prompt: Sequence[int]) -> str:
 
 
 def added_opening(text: str, written: str) -> str:
-    """The opening mark that was put before `written`, the text of an answer's tokens, to make
+    """The opening mark that was prepended to `written`, the text of an answer's tokens, to make
     `text`; empty for none."""
     openings = (mark for marks in FAMILIES if not marks.worded for mark in marks.openings)
     return next(
@@ -405,10 +404,10 @@ def added_opening(text: str, written: str) -> str:
 
 
 class AnswerStream:
-    """The answer proper of a text that comes in fragments, without its reasoning.
+    """Extracts the answer proper from a text that arrives in fragments.
 
     Attributes:
-        split: the text so far.
+        split: the text so far, split.
     """
 
     def __init__(self) -> None:
@@ -417,9 +416,10 @@ class AnswerStream:
         self._taken = 0
 
     def append(self, fragment: str, *, last: bool = False) -> str:
-        """What of the answer is there after `fragment`, the `last` one or not, and was not before.
+        """Add a fragment, and return the further text of the answer.
 
-        Text before a closing mark that nothing opened is out already: a blank line follows it.
+        If a closing mark without an opening shows that text returned before was reasoning, a blank
+        line separates the answer from it.
         """
         self._text += fragment
         self.split = split_reasoning(self._text, growing=not last)

@@ -1,7 +1,7 @@
-"""A model file's chat template, rendered in a process of its own that may die.
+"""Renders a model file's chat template in a process of its own.
 
-Owns that process: it is started in the background or when it is needed, and again after a template
-killed it. What runs in it is `sandbox`, which alone imports Jinja.
+The process is started in the background or on demand, and restarted after a template killed it. It
+runs `sandbox`, the only module that imports Jinja.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from datastores.errors import ModelError
 from engines.child_process import ChildProcess
 
 TIMEOUT_S = 5.0
-"""Processor time of one rendering, or of compiling. Templates in use take a few milliseconds."""
+"""Limit for the processor time of a rendering or compilation, which usually takes milliseconds."""
 
 NONE, UNDEFINED, EMPTY = "none", "undefined", "empty"
-"""What variables beside the messages are: `tools` and `documents` None, as with transformers; none
-of them defined; all that the template mentions an empty text."""
+"""Values of variables other than the messages: `tools` and `documents` None, as in transformers; no
+variable defined; all that the template mentions an empty text."""
 TEXT, REFUSED, FAILED = "text", "refused", "failed"
-"""Keys of the process's answers, with a text or a reason."""
+"""Keys of the process's answers; the value is a text or a reason."""
 SECONDS = "seconds"
-"""Key of the processor time that an answer took."""
+"""Key of an answer's processor time."""
 
 
 class TemplateRefusalError(ModelError):
-    """The template raises an exception over this conversation; it may render another."""
+    """The template raises an exception for this conversation; it may render others."""
 
 
 class RenderProcess:
-    """Renders one template, for any thread. Ends with the last reference to it.
+    """Renders one template. Thread-safe. The process ends with the last reference.
 
     Attributes:
-        seconds: of processor time that its renderings took so far.
+        seconds: processor time of its renderings so far.
     """
 
     def __init__(self, source: str, constants: Mapping[str, str]) -> None:
@@ -52,14 +52,14 @@ class RenderProcess:
         Thread(target=self._warm_up, name="chat template", daemon=True).start()
 
     def render(self, messages: Sequence[Mapping[str, object]], others: str) -> str:
-        """The conversation as text, up to where the assistant's answer begins.
+        """The conversation as text, up to the beginning of the answer.
 
         Args:
-            others: what other variables are: `NONE`, `UNDEFINED` or `EMPTY`.
+            others: the value of other variables: `NONE`, `UNDEFINED` or `EMPTY`.
 
         Raises:
             TemplateRefusalError: the template refuses the conversation.
-            ModelError: it is invalid, or exceeds its time or memory.
+            ModelError: the template is invalid, or exceeds its time or memory.
         """
         with self._lock:
             child = self._start()
@@ -72,11 +72,11 @@ class RenderProcess:
         return str(answer[TEXT])
 
     def _warm_up(self) -> None:
-        with self._lock, suppress(ModelError):  # it is raised where the template is used
+        with self._lock, suppress(ModelError):  # raised again when the template is used
             self._start()
 
     def _start(self) -> ChildProcess:
-        """The process, started and given the template if it is not running."""
+        """The process; started and given the template unless it is running."""
         if self._problem:
             raise ModelError(self._problem)
         if self._child is None or not self._child.is_running():

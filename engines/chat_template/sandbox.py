@@ -1,10 +1,9 @@
 """The process that renders a model file's Jinja template: untrusted code, sandboxed and limited.
 
-Run as a module by `render_process`. Jinja's sandbox keeps the template from reaching outside; the
-limits of the process keep it from filling the memory or running for ever, whatever it computes. So
-nothing in here counts what a template does.
-
-The helpers are those of transformers' `apply_chat_template`, for which templates are written.
+`render_process` runs this module. Jinja's sandbox keeps the template from reaching outside, and the
+limits of the process keep it from filling the memory or running forever, so nothing in here counts
+what it does. The helpers are those of transformers' `apply_chat_template`, for which templates are
+written.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from engines.child_process import emit, receive_requests, run_child
 
 MEMORY_BYTES = 1 << 29
 MAX_CHARACTERS = 1 << 22
-"""Of a prompt, beside its contents, which a template may repeat `MAX_REPEATED` times."""
+"""Maximum length of a prompt without its contents, which may be repeated `MAX_REPEATED` times."""
 MAX_REPEATED = 4
 MAX_REASON = 160
 
@@ -46,26 +45,26 @@ TEMPLATE_ERRORS = (
     TypeError,
     ValueError,
 )
-"""What a template's code can raise without being beyond use."""
+"""Exceptions of a template that may still render other conversations."""
 LIMIT_ERRORS = (MemoryError, RecursionError, SyntaxError)
-"""What it raises at a limit; SyntaxError is Python's own, of code that nests too deeply."""
+"""Exceptions at a limit; Python raises SyntaxError for code nested too deeply."""
 
 
 class GenerationTag(Extension):
-    """`{% generation %}` marks the assistant's text for training; here it has no effect."""
+    """Ignores `{% generation %}`, which marks the assistant's text for training."""
 
     tags = {"generation"}  # noqa: RUF012
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
-        """The block's body alone."""
+        """Return only the block's body."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
 class TemplateMessage(dict[str, Any], Namespace):
-    """A message whose fields a template may set, as llama.cpp lets them: `{% set m.content = … %}`.
+    """A message whose fields a template may set, as in llama.cpp: `{% set m.content = … %}`.
 
-    Jinja allows it of namespaces alone. Each rendering has messages of its own.
+    Jinja allows that only for namespaces. Each rendering has messages of its own.
     """
 
 
@@ -73,7 +72,7 @@ class TemplateRenderer:
     """A compiled template.
 
     Raises:
-        TemplateError: it is not valid Jinja; also what is in `LIMIT_ERRORS`.
+        TemplateError: it is not valid Jinja; or one of `LIMIT_ERRORS`.
     """
 
     def __init__(self, source: str, constants: dict[str, str]) -> None:
@@ -84,7 +83,7 @@ class TemplateRenderer:
         self._template: Template = self._environment.from_string(source)
 
     def render(self, messages: Sequence[dict[str, Any]], others: str) -> str:
-        """The conversation as text; `others` says what further variables are, as in `Rendering`."""
+        """See `RenderProcess.render`."""
         variables: dict[str, Any] = {}
         if others == NONE:
             variables = {"tools": None, "documents": None}
@@ -112,7 +111,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Unlike Jinja's own, it escapes nothing for HTML."""
+    """Like Jinja's filter, without escaping for HTML."""
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,
@@ -131,7 +130,7 @@ def _strftime_now(format: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Answer requests, each within the seconds that `arguments` say: first the template with its
+    """Answer requests, each within the seconds in `arguments`: first the template with its
     constants, then conversations."""
     requests = receive_requests(float(arguments[0]))
     _, content = next(requests)

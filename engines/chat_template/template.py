@@ -1,8 +1,9 @@
-"""Conversations to prompts: a model's chat template, applied to token ids rather than to text.
+"""Turns conversations into the token ids of prompts by a model's chat template.
 
-Owns which format is used. Four guarantees: every message is in the prompt, whatever the template;
-what a person typed is never read as a control token; an answer the model generated is never
-tokenized again; the beginning-of-text token is there once, where the model's file asks for it.
+Four guarantees: every message is in the prompt, whatever the template; what a person typed is never
+read as a control token; an answer that the model generated is never tokenized again; the
+beginning-of-text token is there exactly once if the model's file asks for it.
+
 `render_process` runs the template, `placement` finds where it takes contents, and `prompt_builder`
 joins the ids.
 """
@@ -45,14 +46,14 @@ NO_TEMPLATE = (
 CHATML_INSTEAD = "; ChatML is used instead."
 PLAIN_INSTEAD = "; the model is asked in a plain form instead (Question: … Answer: …)."
 MARKER = re.compile(r"<[^<>\n]{1,40}>|\[[^\[\]\n]{1,40}\]")
-"""What most formats end a message with: `<|im_end|>`, `[/INST]`."""
+"""The mark with which most formats end a message: `<|im_end|>`, `[/INST]`."""
 
 
 class ChatTemplate:
     """Renders conversations for one model."""
 
     def __init__(self, source: str, tokenizer: Tokenizer) -> None:
-        """`source` is the template in the model's file; empty for none, as in base models."""
+        """`source` is the template in the model's file; empty if it has none."""
         self._source = source
         self._tokenizer = tokenizer
         self._controls = control_pattern(tokenizer)
@@ -61,16 +62,16 @@ class ChatTemplate:
         self._renderer = self._own_format()
 
     def start(self) -> None:
-        """Start what renders in the background, so that the first prompt need not wait for it."""
+        """Start the process in the background, so that the first prompt need not wait."""
         if isinstance(self._renderer, RenderProcess):
             self._renderer.start()
 
     def render(self, messages: Sequence[Message]) -> list[int]:
-        """The prompt's token ids, up to where the assistant's answer begins.
+        """Token ids of the prompt, up to the beginning of the answer.
 
         Raises:
-            ModelError: the template refuses this conversation or leaves a part of it out, in
-                whatever way it is put.
+            ModelError: in every arrangement, the template refuses this conversation or leaves a
+                part of it out.
         """
         placed = self._placer.place(messages)
         prompt = PromptBuilder(self._tokenizer, self._controls)
@@ -84,15 +85,15 @@ class ChatTemplate:
 
     @property
     def problem(self) -> str:
-        """Why the model is not asked in a format of its own, in a sentence; empty if it is."""
+        """Why the model is not prompted in its own format, as a sentence; empty if it is."""
         return self._placer_and_problem[1]
 
     @cached_property
     def stop(self) -> tuple[str, ...]:
-        """Texts at which an answer ends, where the model has no token that ends it.
+        """Texts at which an answer ends, if the format has no token for that.
 
-        They begin what the format puts between an answer and the next question: a model without
-        such a token goes on to it.
+        They begin what the format puts between an answer and the next question, which a model
+        without such a token goes on to write.
         """
         segments = self._placer.place(PLAIN_CHAT).segments
         between = segments[4] if segments is not None else None
@@ -132,24 +133,24 @@ class ChatTemplate:
         return RenderProcess(self._source, texts)
 
     def _missing(self) -> str:
-        """What to say of a file without a template; empty for one that has it."""
+        """The problem of a file without a template; empty if it has one."""
         if self._source:
             return ""
         return NO_TEMPLATE if self._ends_with_chatml() else BASE_MODEL
 
     def _ends_with_chatml(self) -> bool:
-        """Whether the model was trained on chats in ChatML. Base models may know its tokens, too,
-        but end a text with another."""
+        """Whether the model was trained on ChatML; base models may know its tokens but end a text
+        with another."""
         return self._tokenizer.text(self._tokenizer.eos) == CHATML_END
 
     def _render_text(self, placement: Placement, messages: Sequence[Message]) -> str:
-        """The conversation rendered with its contents, control tokens in them escaped."""
+        """The conversation rendered with its contents, in which control tokens are escaped."""
         contents = [self._escape(message.content) for message in messages]
         arranged = placement.arrange(messages, contents)
         return self._renderer.render(arranged, placement.dialect.others)
 
     def _escape(self, content: str) -> str:
-        """`content` with a space inside everything that would be read as a control token."""
+        """`content` with a space inside each text of a control token."""
         return self._controls_any_case.sub(lambda found: f"{found[0][0]} {found[0][1:]}", content)
 
 

@@ -1,7 +1,7 @@
-"""A model loaded through transformers, ready for chats: target, vocabulary and chat template.
+"""Loads a model through transformers, ready for chats: target, vocabulary and chat template.
 
-Owns the order of loading, and the vocabulary of a safetensors folder, which transformers tokenizes.
-A GGUF file's tokenizer and template are read by llama.cpp (`engines.llama.vocabulary`).
+A safetensors folder is tokenized by transformers. A GGUF file's tokenizer and template are read by
+llama.cpp (`engines.llama.vocabulary`).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from engines.target import Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class HfModel:
-    """What `load` returns; the same names as in `engines.llama.model.LlamaModel`.
+    """A loaded model, with the same names as in `engines.llama.model.LlamaModel`.
 
     Attributes:
-        name: of the file or folder.
-        build: versions, device and type of numbers: the key under which measured costs are stored.
-        trained_context: tokens of context that the model was trained for.
+        name: name of the file or folder.
+        build: versions, device and dtype, the key under which measured costs are stored.
+        trained_context: context length, in tokens, that the model was trained for.
     """
 
     name: str
@@ -46,12 +46,12 @@ class HfModel:
     trained_context: int
 
     def render(self, messages: Sequence[Message]) -> list[int]:
-        """The prompt's token ids, up to where the assistant's answer begins."""
+        """Token ids of the prompt, up to the beginning of the answer."""
         return self.template.render(messages)
 
     @property
     def restrictions(self) -> tuple[str, ...]:
-        """What does not work with this model and why, a sentence each, for the user."""
+        """What does not work with this model and why, as sentences for the user."""
         return (self.template.problem,) if self.template.problem else ()
 
 
@@ -66,10 +66,10 @@ def load(
     """Open a GGUF file or a safetensors folder; see `engines.hf.target.load_target`.
 
     Args:
-        threads: on the CPU; 0 leaves their number to torch.
+        threads: number of CPU threads; 0 for torch's default.
 
     Raises:
-        ModelError: missing, damaged, or of a kind that this engine cannot run.
+        ModelError: missing, damaged, or not supported by this engine.
     """
     if threads:
         torch.set_num_threads(threads)
@@ -90,7 +90,7 @@ def load_vocabulary(folder: Path) -> Vocabulary:
     """The vocabulary of a safetensors folder, without its weights.
 
     Raises:
-        ModelError: it has no tokenizer that can be loaded.
+        ModelError: its tokenizer is missing or cannot be loaded.
     """
     return _from_folder(folder)[0]
 
@@ -111,21 +111,21 @@ def _from_folder(path: Path) -> tuple[Vocabulary, ChatTemplate]:
         ends = frozenset(int(one) for one in stops if one is not None)
         vocabulary = HfVocabulary(tokenizer, ends)
     source = tokenizer.chat_template or ""
-    if isinstance(source, dict):  # one for chats, and others for tools or retrieval
+    if isinstance(source, dict):  # several: for chats, tools, retrieval
         source = source.get("default") or next(iter(source.values()))
     return vocabulary, ChatTemplate(source, vocabulary)
 
 
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
-"""SentencePiece's text of a token for a single byte."""
+"""SentencePiece's text of a single-byte token."""
 
 
 class HfVocabulary:
-    """Implements `engines.target.Vocabulary`, and the rest of what a `ChatTemplate` needs.
+    """Implements `engines.target.Vocabulary`, and what else a `ChatTemplate` needs.
 
     Args:
         tokenizer: a fast tokenizer of transformers.
-        stops: token ids that end an answer by the model's generation settings.
+        stops: token ids that end an answer, from the model's generation settings.
 
     Raises:
         ModelError: the tokenizer has no fast form.
@@ -150,12 +150,12 @@ class HfVocabulary:
 
     @cached_property
     def fingerprint(self) -> str:
-        """32 hexadecimal digits over every token's text, in order, and the merge rules."""
+        """32 hexadecimal digits of a hash over all tokens' texts and the merge rules."""
         return hashlib.sha256(self._backend.to_str().encode()).hexdigest()[:32]
 
     @cached_property
     def stops(self) -> frozenset[int]:
-        """The model's own stop tokens and the tokenizer's EOS."""
+        """The model's stop tokens and the tokenizer's EOS."""
         return self._stops | ({self.eos} if self.eos >= 0 else frozenset())
 
     @cached_property
@@ -166,43 +166,40 @@ class HfVocabulary:
 
     @cached_property
     def prompt_prefix(self) -> tuple[int, ...]:
-        """What begins every prompt: BOS where the tokenizer puts it there, else nothing."""
+        """The tokens that begin every prompt: BOS if the tokenizer adds it."""
         ids = self._backend.encode("", add_special_tokens=True).ids
         return (self.bos,) if ids[:1] == [self.bos] else ()
 
     @property
     def bos(self) -> int:
-        """The token that begins a text; -1 where there is none."""
+        """The token that begins a text; -1 if there is none."""
         return _id(self._tokenizer.bos_token_id)
 
     @property
     def eos(self) -> int:
-        """The token that ends a text; -1 where there is none."""
+        """The token that ends a text; -1 if there is none."""
         return _id(self._tokenizer.eos_token_id)
 
     def text(self, token: int) -> str:
-        """How a token is written in a template; empty for no token (-1)."""
+        """See `Vocabulary.text`; empty for no token (-1)."""
         return "" if token < 0 else str(self._tokenizer.convert_ids_to_tokens(token) or "")
 
     def attributes(self, token: int) -> int:
-        """Which whitespace a control token strips, as llama.cpp's bits."""
+        """Whether a control token strips whitespace around it, as llama.cpp's attribute bits."""
         added = self._tokenizer.added_tokens_decoder.get(token)
         if added is None:
             return 0
         return STRIPS_BEFORE * bool(added.lstrip) | STRIPS_AFTER * bool(added.rstrip)
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
-        """Token ids of `text`, without BOS. With `special`, control tokens written out are parsed.
-
-        Lone surrogates, which UTF-8 cannot encode, become question marks.
-        """
+        """See `Vocabulary.encode`; lone surrogates become question marks."""
         self._backend.encode_special_tokens = not special
         clean = text.encode("utf-8", "replace").decode()
         ids: list[int] = self._backend.encode(clean, add_special_tokens=False).ids
         return ids
 
     def piece(self, token: int) -> bytes:
-        """The bytes of a token; empty for control tokens. May be a part of a character.
+        """See `Vocabulary.piece`.
 
         Raises:
             InputError: no such token.
@@ -223,7 +220,7 @@ def _id(token: int | None) -> int:
 
 
 def _generation_settings(path: Path) -> Any:
-    """Which tokens end an answer, among others; without a file, by the configuration."""
+    """The model's generation settings, by its configuration if it has no file of them."""
     if (path / transformers.utils.GENERATION_CONFIG_NAME).is_file():
         return transformers.GenerationConfig.from_pretrained(path, local_files_only=True)
     config = transformers.AutoConfig.from_pretrained(path, local_files_only=True)

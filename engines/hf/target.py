@@ -1,12 +1,9 @@
 """A transformers model as a `Target`: prefill, verify, commit, rewind.
 
-Owns a model on one device, its KV cache and the masks: a tree is verified in one forward pass by a
-four-dimensional mask (a row sees its ancestors only) and explicit positions. Refuses to know text,
-chats and which drafts are worth verifying.
-
-The cache preallocates one buffer per layer: to append is a write, to rewind an assignment, to
-commit a gather of a few cells. transformers' own dynamic cache copies all of itself at every step,
-and its sliding layers drop what a rewind needs.
+A tree is verified in one forward pass by a four-dimensional mask (each row sees only its ancestors)
+and explicit positions. The cache preallocates one buffer per layer, so appending is a write,
+rewinding an assignment, and committing a gather of a few cells. transformers' own dynamic cache
+copies itself at every step, and its sliding layers drop what a rewind needs.
 """
 
 from __future__ import annotations
@@ -33,14 +30,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 CHUNK = 256
-"""Tokens of one prefill pass: bounds how long an interrupt has to wait."""
+"""Tokens of one prefill pass, which an interrupt waits for."""
 MAX_ROWS = 64
-"""Rows of the widest tree. Wider ones do not pay on any device this was measured on."""
+"""Rows of the widest tree; wider ones paid on no measured device."""
 MAX_REASON_CHARACTERS = 300
-"""Of an error of transformers, whose messages run over many lines."""
+"""Limit for transformers' messages, which can have many lines."""
 
 DTYPES = {"cpu": "float32", "cuda": "bfloat16", "mps": "float16"}
-"""The type of numbers on each kind of device."""
+"""The default dtype on each kind of device."""
 
 FULL = "full_attention"
 SLIDING = "sliding_attention"
@@ -71,7 +68,7 @@ class BufferLayer(CacheLayerMixin):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: object, **__: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Append; returns views of everything in the cache."""
+        """Append, and return views of all cached states."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         keys, values = self._buffers
@@ -82,7 +79,7 @@ class BufferLayer(CacheLayerMixin):
         return keys[:, :, :end], values[:, :, :end]
 
     def keep(self, start: int, rows: Sequence[int]) -> None:
-        """Of the cells from `start` on, keep those at the offsets `rows`, in order."""
+        """Keep, of the cells from `start` on, those at the offsets `rows`, in order."""
         if not self.is_initialized:
             return
         cells = [start + row for row in rows]
@@ -104,8 +101,7 @@ class RewindableCache(Cache):
     """One `BufferLayer` for each layer of a model.
 
     Args:
-        layers: layers of the model.
-        capacity: most cells in use at a time, by tokens and tree rows together.
+        capacity: maximum number of cells in use, by tokens and tree rows together.
     """
 
     def __init__(self, layers: int, capacity: int) -> None:
@@ -118,22 +114,22 @@ class RewindableCache(Cache):
             layer.length = min(layer.length, length)
 
     def keep(self, start: int, path: Sequence[int]) -> None:
-        """Of the tree written from cell `start` on, keep the rows of `path`, in order."""
+        """Keep, of the tree written from cell `start` on, the rows of `path`, in order."""
         if all(row == place for place, row in enumerate(path)):
             self.rewind(start + len(path))
             return
-        with torch.inference_mode():  # the buffers were allocated in it
+        with torch.inference_mode():  # as where the buffers were allocated
             for layer in self._buffers:
                 layer.keep(start, path)
 
 
 def make_attention(config: Any, device: torch.device, dtype: torch.dtype) -> Attention:
-    """Maps trees to positions and masks for the model of `config`.
+    """Create the function that maps trees to positions and masks.
 
     Models that mix full and sliding layers take a mask for each kind, by name; others take one.
 
     Raises:
-        ModelError: a layer keeps a running state, which cannot be rewound.
+        ModelError: a layer has a running state, which cannot be rewound.
     """
     window: int | None = getattr(config, "sliding_window", None)
     kinds = set(getattr(config, "layer_types", None) or [SLIDING if window else FULL])
@@ -170,7 +166,7 @@ def _visible(tree: DraftTree, past: int) -> NDArray[np.bool_]:
 def _within_window(
     visible: NDArray[np.bool_], depths: NDArray[np.int64], past: int, window: int | None
 ) -> NDArray[np.bool_]:
-    """`visible` without what is `window` or more positions back."""
+    """`visible`, limited to the last `window` positions."""
     if window is None:
         return visible
     positions = np.concatenate([np.arange(past), depths])
@@ -179,7 +175,7 @@ def _within_window(
 
 
 def _additive(visible: NDArray[np.bool_], device: torch.device, dtype: torch.dtype) -> torch.Tensor:
-    """0 where visible, the type's lowest value elsewhere: what every attention kernel accepts."""
+    """0 where visible, the dtype's minimum elsewhere, which every attention kernel accepts."""
     mask = torch.zeros(visible.shape, dtype=dtype, device=device)
     mask.masked_fill_(torch.from_numpy(~visible).to(device), torch.finfo(dtype).min)
     return mask[None, None]
@@ -189,13 +185,11 @@ class HfTarget:
     """Implements `engines.target.Target`.
 
     Args:
-        model: a causal language model on one device, attention layers only.
-        fingerprint: of its weights.
-        context_length: most tokens in the cache.
+        model: a causal language model on one device, with attention layers only.
+        fingerprint: identity of the weights.
 
     Attributes:
-        chains_only: false: a mask takes any tree.
-        trained_length: context length the model was trained for.
+        trained_length: context length that the model was trained for.
     """
 
     def __init__(self, model: PreTrainedModel, fingerprint: str, context_length: int) -> None:
@@ -217,7 +211,7 @@ class HfTarget:
 
     @property
     def device_and_dtype(self) -> str:
-        """Such as `cpu float32`; measured costs depend on both."""
+        """Such as `cpu float32`."""
         return f"{self._model.device} {str(self._model.dtype).removeprefix('torch.')}"
 
     @property
@@ -270,7 +264,7 @@ class HfTarget:
         self._last_row = None
 
     def _forward(self, tree: DraftTree, keep: int) -> ForwardOutput:
-        """Evaluate the rows of `tree` after the cached tokens; output the last `keep` of them."""
+        """Evaluate `tree` after the cached tokens, and output its last `keep` rows."""
         positions, mask = self._attention(tree, len(self._tokens))
         with torch.inference_mode():
             out = self._model(
@@ -288,13 +282,12 @@ class HfTarget:
 def load_target(
     path: Path, *, device: str = "auto", dtype: str = "auto", context_length: int | None = None
 ) -> HfTarget:
-    """Load a GGUF file, or a folder with safetensors and a config; nothing is ever downloaded.
+    """Load a GGUF file, or a folder with safetensors and a config; nothing is downloaded.
 
     Args:
-        path: of the file or the folder.
-        device: torch's name for it; `auto` is CUDA or MPS where available, else the CPU.
-        dtype: torch's name for it; `auto` is float32 on the CPU, bfloat16 on CUDA, float16 on MPS.
-        context_length: tokens; as many as the model was trained for unless given.
+        device: torch's name; `auto` is CUDA or MPS if available, else the CPU.
+        dtype: torch's name; `auto` is float32 on the CPU, bfloat16 on CUDA, float16 on MPS.
+        context_length: in tokens; by default what the model was trained for.
 
     Raises:
         ModelError: the file is missing, damaged, or of an architecture this engine cannot rewind.
@@ -312,9 +305,9 @@ def load_target(
 
 @contextlib.contextmanager
 def translate_load_errors(failure: str) -> Iterator[None]:
-    """Raise ModelError, which begins with `failure`, for what goes wrong with a model's files.
+    """Turn any error into a ModelError that begins with `failure`.
 
-    Whatever is wrong in them, transformers raises what its code happens to meet.
+    transformers raises all kinds of exceptions over damaged files.
     """
     try:
         yield
@@ -333,7 +326,7 @@ def _best_device() -> str:
 
 def _load_model(path: Path, device: str, dtype: torch.dtype) -> PreTrainedModel:
     folder, gguf = (path, None) if path.is_dir() else (path.parent, path.name)
-    # Progress bars would be drawn over a full-screen interface; failures are raised.
+    # Progress bars would be drawn over a full-screen interface.
     with contextlib.redirect_stderr(io.StringIO()):
         return transformers.AutoModelForCausalLM.from_pretrained(
             folder,
