@@ -34,7 +34,8 @@ from app.bench.workloads import RecordedChat, Workload
 from app.config import DRAFTERS
 from app.engine.draft_model import open_draft_model
 from app.engine.drafters import make_drafters
-from app.engine.engine import Engine, with_drafters
+from app.engine.engine import Engine
+from app.engine.loading import with_drafters
 from app.engine.stores import Stores, open_stores
 from app.indexing.corpus_index import crest_path
 from app.locations import Locations

@@ -15,7 +15,8 @@ from app.bench.knn import METHODS, NEIGHBOURS, KnnRow
 from app.bench.ralm import RalmRow
 from app.bench.ralm_corpus import read_texts
 from app.bench.ralm_tables import PLAIN, SEQUENTIAL, TABLES
-from app.engine.engine import Engine, with_drafters
+from app.engine.engine import Engine
+from app.engine.loading import with_drafters
 from engines.budget.cost_model import CostModel
 
 

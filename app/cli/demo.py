@@ -16,7 +16,8 @@ from app.cli.stores import open_history, open_library
 from app.conversation.assistant import Assistant
 from app.conversation.events import Event, Finished
 from app.conversation.statistics import Statistics
-from app.engine.engine import Engine, load, with_drafters
+from app.engine.engine import Engine
+from app.engine.loading import load, with_drafters
 from app.importing.session import import_into
 from app.indexing.corpus_index import open_index
 from app.locations import Locations, locate

@@ -23,7 +23,8 @@ from app.cli.output import amount
 from app.config import DRAFTERS, Config, Options, load_config
 from app.damage import found_damage
 from app.engine.draft_model_versions import new_answers
-from app.engine.engine import Engine, load
+from app.engine.engine import Engine
+from app.engine.loading import load
 from app.indexing.passage_index import open_passages
 from app.locations import Locations
 from app.locations import locate as find

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from app.config import load_config, write_setting
 from app.engine.draft_model_versions import versions_of
-from app.engine.drafters import make_drafters
 from app.engine.stores import Stores
 from app.locations import Locations
 from app.models.discovery import (
@@ -32,7 +31,6 @@ from engines.fingerprint import fingerprint
 from engines.target import Vocabulary
 
 if TYPE_CHECKING:
-    from app.engine.engine import Engine
     from engines.distillation.trainer import TrainingSettings
 
 UNTRAINED = "new"
@@ -132,26 +130,6 @@ class VersionedDraftModel:
                 threads=self.threads,
                 probe_cache=None if trusted else self.locations.probes,
             )
-
-
-def adopt_versions(engine: Engine) -> None:
-    """Let the versions draft that were published or chosen since; between two answers only.
-
-    Raises:
-        ModelError: the original draft model cannot be read.
-        StoreError: its versions cannot be read.
-    """
-    stores = engine.stores
-    for versioned in (engine.versioned_draft_model, engine.versioned_head):
-        # Without any versions nothing need be read.
-        if versioned is None or not (versioned.locations.draft_models / versioned.target).exists():
-            continue
-        if versioned.versions.current_identity == versioned.opened(stores):
-            continue
-        with engine.busy:
-            versioned.open(stores)
-            others = [drafter for drafter in engine.drafters if drafter.name != versioned.drafter]
-            engine.drafters[:] = [*others, *make_drafters([versioned.drafter], stores)]
 
 
 def open_draft_model(

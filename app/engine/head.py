@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from app.engine.draft_model_versions import head_versions
+from app.engine.stores import Stores
 from app.locations import Locations
 from engines.distillation.versions import ORIGINAL, VersionIdentity, Versions
 from engines.drafters.head import HeadDrafter, read_head
 from engines.target import Target
-
-if TYPE_CHECKING:
-    from app.engine.stores import Stores
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def open_model(
     """
     from app.config import load_config
     from app.conversation.assistant import Assistant
-    from app.engine.engine import load, open_chat_states
+    from app.engine.loading import load, open_chat_states
     from app.models.discovery import embedded
 
     config = load_config(locations.settings)
@@ -119,7 +119,7 @@ def open_for_one_answer(
     """
     from app.config import load_config
     from app.conversation.assistant import Assistant
-    from app.engine.engine import load, open_chat_states
+    from app.engine.loading import load, open_chat_states
 
     config = load_config(locations.settings)
     engine = load(options, locations, light=True)
@@ -189,7 +189,7 @@ def _idle_work(
 
     Errors of the engine are reported here, and those that occur later whenever it is idle.
     """
-    from app.engine.draft_model import adopt_versions
+    from app.engine.loading import adopt_versions
     from app.runtime.idle_encoding import embed_when_idle, encode_when_idle
     from app.runtime.idle_work import IdleWork
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from app.engine.drafters import make_drafters
-from app.engine.engine import AnswerDefaults, Engine, make_budget
+from app.engine.engine import AnswerDefaults, Engine
 from app.engine.learned_state import LearnedState
+from app.engine.loading import make_budget
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
 from engines.budget.loss_limit import DrafterBackoffs

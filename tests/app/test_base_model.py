@@ -11,7 +11,8 @@ import pytest
 from app.config import Options
 from app.conversation.assistant import Assistant
 from app.conversation.events import Remarked
-from app.engine.engine import Engine, load
+from app.engine.engine import Engine
+from app.engine.loading import load
 from app.locations import locate
 from app.models.description import describe
 from app.models.discovery import candidate_of

@@ -17,7 +17,8 @@ from app.bench.decode import DecodeRow, fork_gap, run
 from app.bench.forced import forced
 from app.bench.workloads import Workload
 from app.config import Options
-from app.engine.engine import Engine, load, with_drafters
+from app.engine.engine import Engine
+from app.engine.loading import load, with_drafters
 from app.locations import PACKAGED_MODELS_VARIABLE, locate
 from app.runtime.open_model import open_model
 from datastores.chats.history import History

@@ -226,7 +226,7 @@ def passes(model: Path) -> None:
     """V(n) of a model with all layers where the engine puts them, in milliseconds."""
     from app.bench.decode import verify_ms
     from app.config import Options
-    from app.engine.engine import load
+    from app.engine.loading import load
 
     engine = load(Options(model=str(model), data_dir=Path(mkdtemp()), drafters=()), rows=WIDTHS[-1])
     print(json.dumps(verify_ms(engine.target, WIDTHS)))

@@ -46,7 +46,8 @@ from app.bench.yardstick import rechunked
 from app.cli.global_options import RenamedOption
 from app.cli.output import Row, table
 from app.config import Options
-from app.engine.engine import Engine, load, with_drafters
+from app.engine.engine import Engine
+from app.engine.loading import load, with_drafters
 from app.machine import machine
 from engines.llama.enlarge import Enlargement
 

@@ -32,7 +32,8 @@ from app.engine.draft_model import (
     open_draft_model,
     training_settings,
 )
-from app.engine.engine import Engine, load, with_drafters
+from app.engine.engine import Engine
+from app.engine.loading import load, with_drafters
 from app.locations import locate
 from app.machine import machine
 from app.models.gguf_files import model_parts

@@ -24,7 +24,7 @@ from app.bench.workloads import read_workload
 from app.cli.output import table
 from app.config import Options
 from app.engine.draft_model import draft_model_file
-from app.engine.engine import load, with_drafters
+from app.engine.loading import load, with_drafters
 from app.locations import locate
 from app.machine import machine
 from datastores.errors import InputError, ModelError

@@ -43,7 +43,7 @@ from app.bench.report import Chart, svg
 from app.bench.workloads import read_workload
 from app.cli.output import table
 from app.config import Options
-from app.engine.engine import load
+from app.engine.loading import load
 from app.machine import machine
 from datastores.errors import InputError
 from engines.llama.enlarge import Enlargement

@@ -15,8 +15,8 @@ from app.bench.simulation import ALL, MAX_BUDGET, Simulated, Simulation, empty_h
 from app.bench.workloads import PastConversation, from_files, from_history
 from app.cli.stores import open_history
 from app.config import Options, load_config
-from app.engine.engine import model_path
 from app.engine.learned_state import costs_of
+from app.engine.loading import model_path
 from app.locations import Locations, locate
 from app.machine import machine
 from datastores.errors import InputError

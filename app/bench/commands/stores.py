@@ -35,7 +35,7 @@ from app.bench.workloads import (
 )
 from app.cli.output import table
 from app.config import Options, load_config
-from app.engine.engine import model_path
+from app.engine.loading import model_path
 from app.locations import locate
 from datastores.crest.counting import TokenText
 from datastores.crest.store import MIN_BUDGET_BYTES

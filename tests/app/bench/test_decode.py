@@ -17,7 +17,7 @@ from app.bench.workloads import Workload, read_workload
 from app.bench.yardstick import CHUNKS, rechunked
 from app.cli.output import table
 from app.conversation.statistics import Statistics
-from app.engine.engine import with_drafters
+from app.engine.loading import with_drafters
 from datastores.errors import InputError
 from engines.sampler import Sampling
 from engines.target import Target

@@ -27,7 +27,8 @@ from app.bench.environment import (
     widest,
 )
 from app.bench.workloads import RecordedChat, Workload
-from app.engine.engine import Engine, with_drafters
+from app.engine.engine import Engine
+from app.engine.loading import with_drafters
 from datastores.dense.index import DenseIndex
 from datastores.errors import InputError, StoreError
 from engines.chat_template.prompt_builder import Message

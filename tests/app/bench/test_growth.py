@@ -12,7 +12,7 @@ from app.bench.growth import WINDOW, Growth, grow, summarise_growth
 from app.bench.report import growth_svg
 from app.bench.workloads import Workload
 from app.conversation.statistics import Statistics
-from app.engine.engine import with_drafters
+from app.engine.loading import with_drafters
 from engines.sampler import Sampling
 from tests.app.scripted import scripted_engine
 

@@ -17,7 +17,7 @@ from app.conversation.continuation import NO_TOKENS, OTHER_MODEL
 from app.conversation.events import Event, Resumed, Wrote
 from app.conversation.imported_texts import ImportedTexts
 from app.conversation.statistics import ORIGINS_KEY, attributed_pieces
-from app.engine.engine import load
+from app.engine.loading import load
 from app.indexing.passage_index import update
 from app.locations import Locations
 from datastores.chats.history import History

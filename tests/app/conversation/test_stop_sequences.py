@@ -16,7 +16,7 @@ from app.conversation.assistant import Assistant
 from app.conversation.events import Event, Finished, Wrote
 from app.conversation.statistics import Piece
 from app.conversation.stop_sequences import HeldText, StopSequences, tokens_of
-from app.engine.engine import load
+from app.engine.loading import load
 from app.locations import Locations
 from datastores.chats.history import History
 from datastores.chats.records import StoredMessage

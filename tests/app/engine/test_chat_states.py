@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from app.config import Options
 from app.conversation.assistant import Assistant
 from app.engine.chat_states import MIN_GAIN_TOKENS, MIN_READING_S, ChatStates
-from app.engine.engine import Engine, load, open_chat_states
+from app.engine.engine import Engine
+from app.engine.loading import load, open_chat_states
 from app.locations import Locations
 from app.runtime.deletion import delete_chat, erase_deleted, make_private
 from datastores.chats.history import History

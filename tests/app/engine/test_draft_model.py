@@ -9,9 +9,10 @@ import pytest
 
 from app.bench.decode import answer_question
 from app.config import Options, load_config
-from app.engine import engine as engine_module
+from app.engine import loading
 from app.engine.draft_model import choose_draft_model, draft_model_file, open_draft_model
-from app.engine.engine import Engine, load
+from app.engine.engine import Engine
+from app.engine.loading import load
 from app.locations import Locations
 from app.models.discovery import BUILT_IN, embedded, embedded_draft_model
 from datastores.errors import InputError, ModelError
@@ -96,7 +97,7 @@ def test_a_large_one_is_not_loaded_for_a_single_answer(
 ) -> None:
     configured(locations, BUILT_IN, model=copy)
     assert "draft-model" in names(load(Options(), locations, light=True))
-    monkeypatch.setattr(engine_module, "MAX_LIGHT_BYTES", 1000)
+    monkeypatch.setattr(loading, "MAX_LIGHT_BYTES", 1000)
     assert "draft-model" not in names(load(Options(), locations, light=True))
     assert names(load(Options(drafters=("draft-model",)), locations, light=True)) == ["draft-model"]
 

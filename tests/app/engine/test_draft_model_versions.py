@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from app.config import Options
-from app.engine.draft_model import adopt_versions
 from app.engine.draft_model_versions import (
     drop_tainted,
     learning_histories,
@@ -19,7 +18,8 @@ from app.engine.draft_model_versions import (
     replay_path,
     versions_of,
 )
-from app.engine.engine import Engine, load
+from app.engine.engine import Engine
+from app.engine.loading import adopt_versions, load
 from app.locations import Locations
 from app.models.discovery import embedded, embedded_draft_model
 from datastores.errors import StoreError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.config import Options
-from app.engine.engine import enlarged_copy, load
+from app.engine.loading import enlarged_copy, load
 from app.locations import locate
 from app.models.discovery import BUILT_IN, embedded
 from engines.llama.enlarge import Enlargement

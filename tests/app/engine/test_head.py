@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from app.config import Options
-from app.engine.draft_model import adopt_versions
 from app.engine.draft_model_versions import (
     drop_tainted,
     head_versions,
@@ -17,7 +16,8 @@ from app.engine.draft_model_versions import (
     new_answers,
     replay_path,
 )
-from app.engine.engine import Engine, load
+from app.engine.engine import Engine
+from app.engine.loading import adopt_versions, load
 from app.locations import Locations
 from app.models.discovery import embedded
 from datastores.replay_buffer.store import ReplayBuffer

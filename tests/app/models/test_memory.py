@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from app.config import Options
-from app.engine.engine import load
+from app.engine.loading import load
 from app.models import memory
 from app.models.discovery import embedded
 from app.models.memory import (

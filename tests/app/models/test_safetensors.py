@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 
 from app.config import Options
 from app.conversation.assistant import Assistant
-from app.engine.engine import load
+from app.engine.loading import load
 from app.interface.models.switch import hint_about_pytorch
 from app.locations import Locations, ModelFolders
 from app.models import memory, safetensors

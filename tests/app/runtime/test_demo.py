@@ -10,7 +10,7 @@ from app.chat_settings import DOCS_OFF
 from app.config import Options, load_config
 from app.conversation.assistant import Assistant
 from app.conversation.events import Finished, Wrote
-from app.engine.engine import load
+from app.engine.loading import load
 from app.locations import locate
 from app.models.discovery import BUILT_IN
 from app.runtime import demo

@@ -1,0 +1,318 @@
+"""Loading a model: opens its file, its stores, its draft model and its draft head as one engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.chat_settings import NEW_SEED
+from app.config import DRAFTERS, Config, Options, load_config
+from app.engine.chat_states import ChatStates
+from app.engine.draft_model import (
+    MAX_LIGHT_BYTES,
+    VersionedDraftModel,
+    draft_model_file,
+    draft_model_name,
+)
+from app.engine.drafters import HEAVY, make_drafters
+from app.engine.head import open_head
+from app.engine.learned_state import LearnedState
+from app.engine.stores import Stores, make_observers, open_replay, open_stores
+from app.locations import Locations, locate
+from app.models.discovery import (
+    EMBEDDED_ITEMS,
+    EMBEDDED_PASSAGES,
+    EMBEDDED_TEMPERATURE,
+    embedded,
+    model_name,
+    resolve_model,
+)
+from app.models.memory import require_memory
+from datastores.errors import ModelError
+from datastores.kv_blocks import KvBlocks
+from engines.budget.acceptance_model import AcceptanceModel
+from engines.budget.cost_model import CostModel
+from engines.budget.fixed import FixedBudget
+from engines.budget.loss_limit import DrafterBackoffs
+from engines.budget.policies import AdaptiveBudget
+from engines.budget.protocol import Budget
+from engines.llama.enlarge import AS_IT_IS, Enlargement, enlarge
+from engines.sampler import Sampling
+from engines.target import SavableTarget
+
+if TYPE_CHECKING:
+    from engines.hf.model import HfModel
+    from engines.llama.model import LlamaModel
+
+    LoadedModel = LlamaModel | HfModel
+
+from app.engine.engine import MAX_PASSAGES, AnswerDefaults, Engine
+
+
+def load(
+    options: Options,
+    locations: Locations | None = None,
+    *,
+    larger: Enlargement = AS_IT_IS,
+    light: bool = False,
+    rows: int = 0,
+) -> Engine:
+    """Load the chosen model and assemble its engine.
+
+    `larger` loads an enlarged copy: the same tokens at a larger model's costs. `light` leaves out
+    drafters that need large libraries, unless they were named. `rows` is that of the largest draft
+    tree, if that is more than usual.
+
+    Raises:
+        ModelError, InputError: the model cannot run here, or the settings are not understood.
+    """
+    locations = locations or locate(options.data_dir)
+    config = load_config(locations.settings)
+    chosen = model_path(options, config, locations)
+    path = enlarged_copy(chosen, larger, locations.cache) if larger else chosen
+    model = _load_model(path, options, config, locations.probes, rows)
+    model.template.start()
+    learned, costs, calibration, backoffs = _restore_learned(model, locations)
+    names = _without_heavy(options.drafters) if light else options.drafters
+    stores = open_stores(names, locations, model.target, model.vocabulary, config.crest.max_bytes)
+    versioned = _open_draft_model(
+        names, stores, chosen, model, options, config, locations, light=light
+    )
+    versioned_head = open_head(names, stores, path, model.target, locations)
+    if stores.draft_model is not None or versioned_head is not None:
+        stores.replay = open_replay(locations, model.target)
+    return Engine(
+        name=model_name(chosen, locations),
+        path=path,
+        target=model.target,
+        vocabulary=model.vocabulary,
+        render=model.render,
+        stop=model.template.stop,
+        restrictions=model.restrictions,
+        drafters=make_drafters(names, stores),
+        budget=make_budget(options.draft_tokens, costs, calibration, backoffs),
+        costs=costs,
+        calibration=calibration,
+        backoffs=backoffs,
+        defaults=_answer_defaults(options, config, path),
+        max_passages=EMBEDDED_PASSAGES if path == embedded() else MAX_PASSAGES,
+        max_items=EMBEDDED_ITEMS if path == embedded() else 0,
+        trained_context=model.trained_context,
+        crest_bytes=config.crest.max_bytes,
+        learned=learned,
+        stores=stores,
+        observers=make_observers(stores),
+        versioned_draft_model=versioned,
+        versioned_head=versioned_head,
+        learns=config.learn,
+    )
+
+
+def _load_model(
+    path: Path, options: Options, config: Config, probes: Path, rows: int
+) -> LoadedModel:
+    """The model, if there is memory for it; `probes` caches which files could be opened."""
+    layers = 0 if options.exact else options.gpu_layers
+    heads = "mtp" in options.drafters
+    require_memory(path, config.context, layers, config.kv_type, heads=heads)
+    if path.is_dir():
+        return _load_folder(path, options, config)
+    from engines.llama.model import load as load_model
+
+    return load_model(
+        path,
+        gpu_layers=options.gpu_layers,
+        threads=config.threads,
+        context_length=config.context,
+        exact=options.exact,
+        probe_cache=probes,
+        rows=rows,
+        kv_type=config.kv_type,
+        heads=heads,
+    )
+
+
+def _restore_learned(
+    model: LoadedModel, locations: Locations
+) -> tuple[LearnedState, CostModel, AcceptanceModel, DrafterBackoffs]:
+    """What earlier sessions measured and learned with the same weights and build."""
+    costs, calibration, backoffs = CostModel(), AcceptanceModel(), DrafterBackoffs()
+    learned = LearnedState(locations.costs, f"{model.target.fingerprint}/{model.build}")
+    learned.restore(costs, calibration, backoffs)
+    return learned, costs, calibration, backoffs
+
+
+def _open_draft_model(
+    names: Sequence[str],
+    stores: Stores,
+    chosen: Path,
+    model: LoadedModel,
+    options: Options,
+    config: Config,
+    locations: Locations,
+    *,
+    light: bool,
+) -> VersionedDraftModel | None:
+    """If it is one of the drafters `names`, open the draft model.
+
+    See `_versioned_draft_model`. Errors are collected in `stores`.
+    """
+    versioned: VersionedDraftModel | None = None
+    light = light and options.drafters == DRAFTERS
+    if "draft-model" in names:
+        with stores.collecting_errors():
+            versioned = _versioned_draft_model(
+                chosen, model, options, config, locations, light=light
+            )
+    if versioned is not None:
+        versioned.open(stores)
+    return versioned
+
+
+def _load_folder(path: Path, options: Options, config: Config) -> LoadedModel:
+    """A safetensors folder, through transformers."""
+    if options.exact:
+        raise ModelError(f"{path} cannot be run with --exact: use a GGUF version of it")
+    from engines.hf.model import load as load_model
+
+    device = "cpu" if options.gpu_layers == 0 else "auto"
+    return load_model(path, device=device, context_length=config.context, threads=config.threads)
+
+
+def _versioned_draft_model(
+    chosen: Path,
+    model: LoadedModel,
+    options: Options,
+    config: Config,
+    locations: Locations,
+    *,
+    light: bool,
+) -> VersionedDraftModel | None:
+    """Where the draft model of `model`, opened from the file `chosen`, comes from; None for none.
+
+    With `light`, a large file is left out.
+
+    Raises:
+        ModelError: there is no model of the name in the settings.
+    """
+    path = draft_model_file(config.draft_model, chosen, locations)
+    if path is None or (light and path.is_file() and path.stat().st_size > MAX_LIGHT_BYTES):
+        return None
+    return VersionedDraftModel(
+        name=draft_model_name(path, locations),
+        original=path,
+        target=model.target.fingerprint,
+        vocabulary=model.vocabulary,
+        context_length=model.target.context_length,
+        locations=locations,
+        gpu_layers=options.gpu_layers,
+        threads=config.threads,
+    )
+
+
+def _without_heavy(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The drafters without those that need large libraries, unless the user named them."""
+    return tuple(name for name in names if name not in HEAVY) if names == DRAFTERS else names
+
+
+def with_drafters(
+    engine: Engine,
+    drafters: Sequence[str],
+    draft_tokens: int | None,
+    stores: Stores | None = None,
+) -> Engine:
+    """The same loaded model with new drafters over `stores`; costs are shared."""
+    calibration, backoffs = AcceptanceModel(), DrafterBackoffs()
+    stores = stores or Stores()
+    made = make_drafters(drafters, stores)
+    return replace(
+        engine,
+        drafters=made,
+        calibration=calibration,
+        backoffs=backoffs,
+        budget=make_budget(draft_tokens, engine.costs, calibration, backoffs),
+        observers=make_observers(stores),
+    )
+
+
+def adopt_versions(engine: Engine) -> None:
+    """Let the versions draft that were published or chosen since; between two answers only.
+
+    Raises:
+        ModelError: the original draft model cannot be read.
+        StoreError: its versions cannot be read.
+    """
+    stores = engine.stores
+    for versioned in (engine.versioned_draft_model, engine.versioned_head):
+        # Without any versions nothing need be read.
+        if versioned is None or not (versioned.locations.draft_models / versioned.target).exists():
+            continue
+        if versioned.versions.current_identity == versioned.opened(stores):
+            continue
+        with engine.busy:
+            versioned.open(stores)
+            others = [drafter for drafter in engine.drafters if drafter.name != versioned.drafter]
+            engine.drafters[:] = [*others, *make_drafters([versioned.drafter], stores)]
+
+
+def open_chat_states(engine: Engine, folder: Path, max_bytes: int) -> None:
+    """Save the engine's chats in `folder` from now on, and load them, if its target can.
+
+    Args:
+        max_bytes: that they may take; none are saved in 0.
+    """
+    if max_bytes and isinstance(engine.target, SavableTarget):
+        files = KvBlocks(folder, engine.target.state_key, max_bytes)
+        engine.states = ChatStates(engine.target, engine.busy, files)
+
+
+def make_budget(
+    draft_tokens: int | None,
+    costs: CostModel,
+    calibration: AcceptanceModel,
+    backoffs: DrafterBackoffs,
+) -> Budget:
+    """The budget for `--draft-tokens`: measured (None) or a fixed length."""
+    if draft_tokens is None:
+        return AdaptiveBudget(costs, calibration, backoffs)
+    return FixedBudget(draft_tokens, costs, calibration)
+
+
+def model_path(options: Options, config: Config, locations: Locations) -> Path:
+    """The model file: the option's, else the configuration's, else the default one.
+
+    Raises:
+        ModelError: there is no model of that name.
+    """
+    return resolve_model(options.model or config.model, locations)
+
+
+def enlarged_copy(path: Path, larger: Enlargement, cache: Path) -> Path:
+    """An enlarged copy of `path`, cached."""
+    changed = path.stat()
+    size = f"{larger.wider}x{larger.deeper}"
+    name = f"{path.stem}-{changed.st_size}-{changed.st_mtime_ns}-enlarged-{size}.gguf"
+    copy = cache / name
+    if not copy.exists():
+        enlarge(path, larger, copy)
+    return copy
+
+
+def _answer_defaults(options: Options, config: Config, path: Path) -> AnswerDefaults:
+    """From the command line, else from the settings; the built-in model is greedy by default."""
+    sampling = config.sampling
+    unchosen = options.temperature is None and sampling.temperature == Sampling().temperature
+    if options.temperature is not None:
+        sampling = replace(sampling, temperature=options.temperature)
+    elif unchosen and path == embedded():
+        sampling = replace(sampling, temperature=EMBEDDED_TEMPERATURE)
+    seed = sampling.seed if options.seed is None else options.seed
+    return AnswerDefaults(
+        sampling=replace(sampling, seed=max(seed, 0)),
+        seeded=seed != NEW_SEED,
+        max_tokens=options.max_tokens or config.max_tokens,
+        limited=options.max_tokens is not None,
+        default_temperature=unchosen,
+    )
