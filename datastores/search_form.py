@@ -110,8 +110,9 @@ def fold(text: str) -> str:
 
 
 def _folded(text: str) -> str:
-    plain = normalize("NFKD", _INVISIBLE.sub("", text.translate(_NO_LETTERS))).casefold()
-    kept = (mark for mark in normalize("NFKD", plain) if not _is_dropped(mark))
+    plain = normalize("NFKD", text.translate(_NO_LETTERS)).casefold()
+    visible = _INVISIBLE.sub("", normalize("NFKD", plain))
+    kept = (mark for mark in visible if not _is_dropped(mark))
     letters = normalize("NFC", "".join(kept)).translate(_PLAIN_LETTERS)
     return _DIGIT.sub(lambda digit: str(decimal(digit[0])), letters)
 

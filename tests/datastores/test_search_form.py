@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from datastores.search_form import (
@@ -101,6 +101,7 @@ def test_scripts_without_blanks_are_bigrams_and_characters() -> None:
 
 
 @given(TEXT)
+@example("\ufe77")  # an Arabic point on a tatweel, which is dropped
 def test_folding_twice_changes_nothing(text: str) -> None:
     assert fold(fold(text)) == fold(text)
 

@@ -118,9 +118,12 @@ FAST = BudgetStatus(0.0014, True)
 
 
 def unaided(
-    status: BudgetStatus, step_s: float, possible: Mapping[str, float] | None = None
+    status: BudgetStatus,
+    step_s: float,
+    possible: Mapping[str, float] | None = None,
+    words: int = 100,
 ) -> Script:
-    passes = passes_of(" ".join(["word"] * 100), [0], 1)
+    passes = passes_of(" ".join(["word"] * words), [0], 1)
     return Script(passes, step_s=step_s, budget_status=status, possible=possible or {})
 
 
@@ -174,7 +177,8 @@ def test_percentages_add_up(parts: list[float]) -> None:
 
 
 def test_the_shares_of_what_drafts_held_add_up_to_the_one_beside_them() -> None:
-    stats = statistics_of(unaided(SLOW, 0.06, {"recycle": 0.286, "prompt": 0.007, "chats": 0.006}))
+    held = {"recycle": 0.287, "prompt": 0.007, "chats": 0.005}
+    stats = statistics_of(unaided(SLOW, 0.06, held, words=1000))
     lines = [line.plain for line in column(stats, 34, 60, STYLES, detailed=True)]
     at = next(at for at, line in enumerate(lines) if line.startswith("drafts would"))
     total, _, *parts = (line.split()[-1] for line in lines[at : at + 5])
