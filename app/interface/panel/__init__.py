@@ -1,1 +1,1 @@
-"""The acceptance panel: how much drafting gains, in a column or the footer."""
+"""The acceptance panel: how much drafting gains, as a column or a footer."""

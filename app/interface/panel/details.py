@@ -1,4 +1,4 @@
-"""The detailed figures behind the acceptance panel, for those who ask for more. Pure layout."""
+"""The detailed figures of the acceptance panel, as lines of text."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from app.interface.wording import duration, short_name, wrapped
 from app.models.description import percent
 
 HEADINGS = ("share", "accepted", "possible")
-"""The columns: share of the words, of its drafts accepted, of the words had all been checked."""
+"""Columns of the table, for each origin: share of the answer's tokens, share of its verified drafts
+that was accepted, and share of the tokens had every draft been verified."""
 
 GAP = 4
-"""Columns between the table and the figures where they are placed side by side."""
+"""Columns between the table and the figures when they are side by side."""
 
 MIN_TABLE_COLUMNS = 34
-"""Columns of the narrowest table or list of figures."""
+"""Width of the narrowest table or list of figures."""
 
 SHARE_COLUMNS = 5
-"""Columns of each share in the table."""
+"""Width of each share in the table."""
 
 
 def details(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
@@ -34,8 +35,7 @@ def details(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[T
 
 
 def details_side_by_side(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
-    """The table and the figures to its right, for screens with few rows; below it where the
-    columns would collide."""
+    """The figures to the right of the table, or below it if the width is too small."""
     half = (width - GAP) // 2
     if half < MIN_TABLE_COLUMNS:
         return details(stats, width, styles)
@@ -49,13 +49,13 @@ def details_side_by_side(stats: SessionStatistics, width: int, styles: PanelStyl
 
 
 def _table(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
-    """A row for each origin that has proposed something in this answer."""
+    """One row for each origin that has proposed drafts in this answer."""
     held = {part.origin.name: part.percent for part in parts_of(stats.shares)}
     possible = {part.origin.name: part.percent for part in ready_parts(stats)}
     proposed = {*stats.answer.drafted_by_origin, *possible}
     names = [name for name in LABELS_BY_NAME if name in proposed]
     label = width - SHARE_COLUMNS * len(HEADINGS)
-    headings = "/".join(HEADINGS)  # as words over their columns they would leave none for labels
+    headings = "/".join(HEADINGS)  # one heading per column would leave no room for the labels
     title = "by origin".ljust(width - len(headings))
     head = Text.assemble((title, styles.dim + Style(bold=True)), (headings, styles.dim))
     lines = [head]
@@ -70,13 +70,13 @@ def _table(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Te
 
 
 def _accepted(stats: SessionStatistics, name: str) -> str:
-    """The share of an origin's checked drafts that was accepted; `–` where none was checked."""
+    """The share of an origin's verified drafts that was accepted; `–` if none was verified."""
     drafted = stats.answer.drafted_by_origin.get(name)
     return percent(stats.answer.by_origin.get(name, 0) / drafted) if drafted else "–"
 
 
 def _figures(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
-    """Counts and times of the answer: labels at the left edge, values at the right."""
+    """Counts and times of the answer, labels on the left, values on the right."""
     answer, steps = stats.answer, stats.answer.steps
     rows = [("tokens", f"{answer.tokens:,}"), ("model steps", f"{steps:,}")]
     rows.append(("drafted · accepted", f"{answer.longest_drafted:,} · {answer.accepted:,}"))

@@ -1,7 +1,4 @@
-"""The bars, sparklines and styles that the acceptance panel is drawn with.
-
-Each function makes one line of characters or of Rich text. Knows no widgets.
-"""
+"""The bars, sparklines and styles of the acceptance panel; each function makes one line."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from app.interface.themes import PanelStyles
 from app.models.description import format_speed
 
 NO_VALUE = "·"
-"""Where a sparkline has no value."""
+"""Character of a sparkline without a value."""
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 LEVELS = "▁▂▃▄▅▆▇█"
@@ -26,7 +23,7 @@ LEVELS = "▁▂▃▄▅▆▇█"
 
 @dataclass(frozen=True, slots=True)
 class BarPart:
-    """An origin, its share of the answer, and that as it is shown."""
+    """An origin, its share of the answer, and the share as text."""
 
     origin: OriginLabel
     share: float
@@ -34,21 +31,20 @@ class BarPart:
 
 
 def parts_of(shares: Mapping[str, float]) -> list[BarPart]:
-    """The origins, largest first; last, what the model wrote alone."""
+    """The origins, largest first, and last the model itself."""
     known = sorted(shares.items(), key=lambda item: -item[1])
     return _parts([*known, (MODEL_LABEL.name, max(0.0, 1 - sum(shares.values())))])
 
 
 def ready_parts(stats: SessionStatistics) -> list[BarPart]:
-    """The origins whose drafts, verified or not, held the answer's words, largest first.
+    """The origins whose drafts, verified or not, contained the answer's tokens, largest first.
 
-    Each word counts for one origin, so that the shares add up.
+    Each token counts for one origin, so that the shares add up.
     """
     return _parts(sorted(stats.possible.items(), key=lambda item: -item[1]))
 
 
 def _parts(shares: Sequence[tuple[str, float]]) -> list[BarPart]:
-    """The parts by name and share, as they are shown beside each other."""
     labels = {**LABELS_BY_NAME, MODEL_LABEL.name: MODEL_LABEL}
     shown = phrases.percents([share for _, share in shares])
     return [
@@ -58,7 +54,7 @@ def _parts(shares: Sequence[tuple[str, float]]) -> list[BarPart]:
 
 
 def headline(stats: SessionStatistics, styles: PanelStyles) -> Text:
-    """`2.3× faster`; the speed alone where the model writes by itself."""
+    """`2.3× faster`, or only the speed if no draft was accepted."""
     assert stats.budget_status is not None
     if phrases.is_unaided(stats):
         return Text(phrases.own_speed(stats.current), style=styles.text + Style(bold=True))
@@ -68,7 +64,7 @@ def headline(stats: SessionStatistics, styles: PanelStyles) -> Text:
 
 
 def speed_bar(stats: SessionStatistics, plain: bool, width: int, styles: PanelStyles) -> Text:
-    """The bar of the plain or of the drafted speed, `width` columns wide; both share one scale."""
+    """The bar of the speed without or with drafts, on one scale, `width` columns wide."""
     throughput = stats.current
     without = throughput.plain_speed if phrases.is_comparable(throughput) else 0.0
     fastest = max(throughput.speed, without) or 1.0
@@ -79,7 +75,7 @@ def speed_bar(stats: SessionStatistics, plain: bool, width: int, styles: PanelSt
 
 
 def speed_text(stats: SessionStatistics, plain: bool, styles: PanelStyles) -> Text:
-    """`41 tok/s`, `~18 tok/s`; `–` before the first step, and for what cannot be compared."""
+    """`41 tok/s`, `~18 tok/s`; `–` before the first step and for a speed not comparable."""
     assert stats.budget_status is not None
     if not stats.current.tokens or (plain and not phrases.is_comparable(stats.current)):
         return Text("–", style=styles.dim)
@@ -97,7 +93,7 @@ def share_bar(part: BarPart, columns: int, styles: PanelStyles) -> Text:
 
 
 def stacked_bar(parts: Sequence[BarPart], width: int, styles: PanelStyles) -> Text:
-    """All origins in one bar of `width` columns for a share of 1."""
+    """All origins in one bar; `width` columns stand for a share of 1."""
     shown = [part for part in parts if part.share > 0]
     columns = allocate_columns([part.share for part in shown], width)
     joined = Text("").join(
@@ -108,7 +104,7 @@ def stacked_bar(parts: Sequence[BarPart], width: int, styles: PanelStyles) -> Te
 
 
 def trend(stats: SessionStatistics, styles: PanelStyles) -> Text:
-    """Tokens per step over the last minutes; the floor is one token per step."""
+    """A sparkline of tokens per step over the last minutes, from one token per step."""
     line = Text()
     for level in sparkline(stats.trend(), floor=1.0):
         line.append(level, style=styles.faint if level == NO_VALUE else styles.accent)
@@ -116,7 +112,7 @@ def trend(stats: SessionStatistics, styles: PanelStyles) -> Text:
 
 
 def bar(share: float, width: int) -> str:
-    """A bar of `share` (0 to 1) of `width` columns, exact to an eighth; empty only at 0."""
+    """A bar over `share` (0 to 1) of `width` columns, exact to an eighth; empty only for 0."""
     eighths = round(min(max(share, 0.0), 1.0) * width * 8)
     if share > 0:
         eighths = max(eighths, 1)

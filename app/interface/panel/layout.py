@@ -1,6 +1,6 @@
 """The acceptance panel as a column for wide screens, and as a footer of few lines for narrow ones.
 
-Pure layout: `phrases.py` owns the words, `drawing.py` the bars.
+The words are in `phrases.py`, the bars in `drawing.py`.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from app.models.description import percent
 from engines.ralm.events import RalmStatistics
 
 COLUMN_LABEL = 12
-"""Columns of the labels left of the speed bars."""
+"""Width of the labels left of the speed bars."""
 
 LARGE_DIGITS_HEIGHT = 30
-"""Rows from which the ratio is written in large digits."""
+"""Height from which the ratio is written in large digits."""
 
 FOOTER_LABEL = 13
-"""Columns of the labels at the left edge of the footer."""
+"""Width of the labels at the left edge of the footer."""
 
 MAX_SHARE_COLUMNS = 40
-"""Columns that the bars of all origins take together in the footer."""
+"""Width of the bars of all origins together in the footer."""
 
 MIN_SPEED_BAR, MAX_SPEED_BAR = 4, 24
-"""Columns of a speed bar in the footer."""
+"""Width of a speed bar in the footer."""
 
 SPEED_COLUMNS = len("1,234 tok/s  ")
 
 SPEEDS = ((False, "with drafts"), (True, "without"))
-"""The speeds compared: whether it is the plain one, and its label."""
+"""The compared speeds: whether it is without drafts, and its label."""
 
 READY, READY_SHORT = "drafts would have supplied", "possible"
-"""The title of what drafts hold while the model writes by itself, and its label in the footer."""
+"""Title and footer label of the shares that drafts contained while none was accepted."""
 NOTHING_READY = "nothing yet; chats and imports help"
 
 
@@ -87,7 +87,7 @@ def column(
 def footer(
     stats: SessionStatistics, width: int, styles: PanelStyles, *, short: bool = False
 ) -> list[Text]:
-    """The panel as three lines of at most `width` columns; four while passages are guessed.
+    """The panel as three lines of at most `width` columns, and a fourth for retrieval.
 
     Args:
         short: only the first line, and none before the first answer.
@@ -112,7 +112,7 @@ def _introduction(width: int, styles: PanelStyles) -> list[Text]:
 
 
 def _large_headline(stats: SessionStatistics, height: int, styles: PanelStyles) -> list[Text]:
-    """The headline; a ratio above 1 in large digits where there is room."""
+    """The headline; a speed-up in large digits if there is room."""
     faster = phrases.is_faster(stats.current)
     if height < LARGE_DIGITS_HEIGHT or not faster or stats.budget_status is None:
         return [headline(stats, styles)]
@@ -158,7 +158,7 @@ def _speed_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Te
         speeds.append(speed)
     compared = speeds[0] + speeds[1]
     compared.rstrip()
-    speeds[0].rstrip()  # the speed without drafts says nothing alone
+    speeds[0].rstrip()  # the speed without drafts says nothing by itself
     fitting = next((one for one in (compared, speeds[0]) if line.cell_len + len(one) <= width), "")
     return line + fitting
 
@@ -182,20 +182,15 @@ def _origin_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> 
 
 
 def _ready_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
-    """What drafts hold although they are not used: it grows with chats and imports."""
+    """What unused drafts contained, which grows with chats and imports."""
     parts = ready_parts(stats)
     share = Text(percent(sum(part.share for part in parts)), style=styles.dim)
-    lines = [_justified(_title(READY, styles), share, width)]
+    title = _justified(_title(READY, styles), share, width)
     if not parts:
-        return [
-            *lines,
-            *(Text(row, style=styles.dim) for row in wrapped(NOTHING_READY, width)),
-        ]
-    return [
-        *lines,
-        stacked_bar(parts, width, styles),
-        *(_share_line(part, width, styles) for part in parts),
-    ]
+        rows = wrapped(NOTHING_READY, width)
+        return [title, *(Text(row, style=styles.dim) for row in rows)]
+    lines = [_share_line(part, width, styles) for part in parts]
+    return [title, stacked_bar(parts, width, styles), *lines]
 
 
 def _origin_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
@@ -212,7 +207,7 @@ def _ready_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Te
 
 
 def _parts_line(line: Text, parts: list[BarPart], width: int, styles: PanelStyles) -> Text:
-    """`line` with the largest of `parts`, each with its bar."""
+    """`line` followed by the largest of `parts`, each with its bar."""
     width -= line.cell_len
     shown = _fitting(parts, width)
     columns = min(width - sum(_min_columns(part) for part in shown), MAX_SHARE_COLUMNS)
@@ -225,7 +220,7 @@ def _parts_line(line: Text, parts: list[BarPart], width: int, styles: PanelStyle
 
 
 def _fitting(all_parts: list[BarPart], width: int) -> list[BarPart]:
-    """The largest origins that fit with their bars, without those that gave nothing."""
+    """The largest origins that fit with their bars; those with nothing are left out."""
     shown = [part for part in all_parts if part.share > 0 or not part.origin.name]
     while len(shown) > 1 and sum(map(_min_columns, shown)) > width - MAX_SHARE_COLUMNS // 4:
         shown.remove(min(shown, key=lambda part: (part.share, bool(part.origin.name))))
@@ -233,7 +228,7 @@ def _fitting(all_parts: list[BarPart], width: int) -> list[BarPart]:
 
 
 def _min_columns(part: BarPart) -> int:
-    """Columns that an origin takes with the shortest bar."""
+    """Width of an origin with the shortest bar."""
     return len(f"X {part.origin.label} {part.percent}  ")
 
 
@@ -247,7 +242,7 @@ def _draft_lines(stats: SessionStatistics, styles: PanelStyles) -> list[Text]:
 
 
 def _passage_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
-    """How passages are guessed ahead, in answers that retrieve while they are written."""
+    """Speculative retrieval, in answers that retrieve while they are generated."""
     if stats.retrieval is None:
         return []
     said = (
@@ -271,7 +266,7 @@ def _passage_line(retrieval: RalmStatistics, styles: PanelStyles) -> Text:
 
 
 def _draft_model_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
-    """The draft model and what it learns; without one, what the draft head learns."""
+    """The draft model and its training; without one, the training of the draft head."""
     said = [line for line in (phrases.draft_model(stats), phrases.training(stats)) if line]
     if not said:
         return []
@@ -286,14 +281,14 @@ def _draft_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Te
     line.append(phrases.accepted(stats), style=styles.text)
     steps = Text(f" · {phrases.tokens_per_step(stats)}", style=styles.text)
     history = Text.assemble(("  5 min ", styles.dim), trend(stats, styles))
-    draft_model = phrases.draft_model_figures(stats)  # the top line says how far its training is
+    draft_model = phrases.draft_model_figures(stats)  # the top bar shows its training
     small = Text.assemble(("  draft model ", styles.dim), (draft_model, styles.text))
     more = (steps, history, small) if draft_model else (steps, history)
     return _with_hint(_with_fitting(line, more, width), width, styles)
 
 
 def _with_fitting(line: Text, parts: Iterable[Text], width: int) -> Text:
-    """`line` with those of `parts` that fit into `width` columns behind it."""
+    """`line` followed by those of `parts` that fit into `width` columns."""
     for part in parts:
         if line.cell_len + part.cell_len <= width:
             line.append_text(part)
@@ -301,7 +296,7 @@ def _with_fitting(line: Text, parts: Iterable[Text], width: int) -> Text:
 
 
 def _with_hint(line: Text, width: int, styles: PanelStyles) -> Text:
-    """`line` with the key for more at the right edge, if it fits."""
+    """`line` with the key for details at the right edge, if it fits."""
     if line.cell_len + len(styles.hint) + 1 <= width:
         line = _justified(line, Text(styles.hint, style=styles.dim), width)
     return line
@@ -309,12 +304,9 @@ def _with_hint(line: Text, width: int, styles: PanelStyles) -> Text:
 
 def _share_line(part: BarPart, width: int, styles: PanelStyles) -> Text:
     """An origin, and its share at the right edge."""
-    line = Text.assemble(_letter(part, styles), (f" {part.origin.label}", styles.text))
+    letter = (part.origin.letter, styles.of(part.origin) + Style(bold=True))
+    line = Text.assemble(letter, (f" {part.origin.label}", styles.text))
     return _justified(line, Text(part.percent, style=styles.dim), width)
-
-
-def _letter(part: BarPart, styles: PanelStyles) -> Text:
-    return Text.assemble((part.origin.letter, styles.of(part.origin) + Style(bold=True)))
 
 
 def _justified(line: Text, end: Text, width: int) -> Text:

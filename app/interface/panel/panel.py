@@ -1,9 +1,7 @@
-"""The acceptance panel widget: how much faster, and where the words came from; always visible.
+"""The widget of the acceptance panel: a footer on narrow screens, a column on wide ones.
 
-A footer on narrow screens, a column on wide ones. Owns when it is redrawn, and redraws only the
-lines that changed: Textual's Static lays its content out and styles every line at each update,
-which is too expensive several times a second. `phrases.py` owns the words, `layout.py` and
-`details.py` the layout.
+It redraws only lines that changed: Textual's Static lays out and styles every line at each update,
+which costs too much several times a second.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ class LineCanvas(Widget):
         self._strips: dict[int, Strip] = {}
 
     def show(self, lines: Sequence[Text]) -> None:
-        """Show other lines; the height of the widget is up to its style."""
+        """Show `lines`; the height of the widget is not changed."""
         old, self._lines = self._lines, list(lines)
         top = self.styles.padding.top
         for row in range(max(len(old), len(self._lines))):
@@ -45,12 +43,12 @@ class LineCanvas(Widget):
                 self.refresh(Region(0, row, self.content_size.width, 1))
 
     def redraw_all(self) -> None:
-        """Redraw every line: the colours or the size changed."""
+        """Redraw every line, after a change of colours or size."""
         self._strips.clear()
         self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The lines of `crop`; each is composed once."""
+        """The lines of `crop`; each line is composed once."""
         strips = []
         for y in range(crop.y, crop.bottom):
             if y not in self._strips:
@@ -78,12 +76,12 @@ class LineCanvas(Widget):
 
 
 class Panel(LineCanvas):
-    """Shows the statistics of the session; `redraw` shows the current ones."""
+    """Shows the statistics of the session."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = style_classes("panel")
 
     detailed: var[bool] = var(False, init=False)
-    """Whether the detailed figures are shown, too."""
+    """Whether the detailed figures are shown."""
 
     def __init__(self, stats: SessionStatistics, *, wide: bool) -> None:
         super().__init__(classes="-column" if wide else "-footer")
@@ -91,8 +89,8 @@ class Panel(LineCanvas):
         self.wide = wide
 
     def redraw(self) -> None:
-        """Show the current statistics; nothing else on the screen is laid out again."""
-        if not self.display or not self.size.width:  # of no height before the first answer
+        """Show the current statistics without laying out the rest of the screen."""
+        if not self.display or not self.size.width:  # its height is 0 before the first answer
             return
         lines = self._lay_out()
         if not self.wide:
@@ -107,7 +105,7 @@ class Panel(LineCanvas):
         self.redraw()
 
     async def on_click(self, event: events.Click) -> None:
-        """Do what the key of the hint at the end does, where the hint is clicked."""
+        """Show or hide the details where the hint at the end is clicked."""
         place, hint = event.get_content_offset(self), self._panel_styles().hint
         line = self._line_at(self._lines, place.y) if place is not None else None
         at = line.plain.find(hint) if line is not None else -1

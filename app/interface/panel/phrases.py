@@ -1,7 +1,7 @@
-"""The words of the acceptance panel: ratios, speeds, pauses. Pure functions over statistics.
+"""The words of the acceptance panel, as pure functions over statistics.
 
-Owns honest wording: estimates carry a `~`, a difference within noise is not shown as a ratio, and
-nothing is shown before it was measured.
+Estimates carry a `~`, a difference within noise is not shown as a ratio, and nothing is shown
+before it is measured.
 """
 
 from __future__ import annotations
@@ -20,27 +20,26 @@ if TYPE_CHECKING:
     from app.runtime.idle_encoding import EncodingProgress
 
 MIN_SPEED_DIFFERENCE = 0.02
-"""Smaller relative differences of speed count as none."""
+"""Smaller relative differences in speed count as none."""
 
 MIN_MEASURED_TOKENS = 12
 """Speeds and shares of fewer tokens are not shown."""
 
 MIN_COMPARED_STEPS = 12
-"""With fewer steps with drafts, or without, in the time that is compared, nothing is called slower:
-another program may have slowed some of them, and first answers try what drafts cost."""
+"""With fewer steps of either kind nothing is called slower: another program may have slowed some of
+them, and the first answers measure what drafts cost."""
 
 MANY_STATES = 4096
-"""With fewer states (about fifty answers), the dense index rarely has a match."""
+"""With fewer states (about fifty answers) the dense index rarely has a match."""
 
 MIN_SAVED_SECONDS = 0.05
-"""Less search time counts as nothing saved or lost."""
+"""Less search time counts as neither saved nor lost."""
 
 FAST_TOKENS_PER_S = 100.0
-"""A model this fast by itself writes ahead of its reader, and its passes cost hardly more than
-finding drafts for them."""
+"""A model this fast writes ahead of its reader, and its passes cost hardly more than drafting."""
 
 UNAIDED = "The model by itself."
-"""What a speed is of while no drafts are used."""
+"""Remark on a speed without accepted drafts."""
 
 INTRODUCTION = (
     "Ask something. This panel shows how much time you saved, and where the guessed words came"
@@ -49,7 +48,7 @@ INTRODUCTION = (
 
 
 def is_measured(throughput: Throughput) -> bool:
-    """Whether enough tokens were measured to show a speed."""
+    """Whether enough tokens were timed to show a speed."""
     return throughput.tokens >= MIN_MEASURED_TOKENS and throughput.ratio > 0
 
 
@@ -59,7 +58,7 @@ def is_faster(throughput: Throughput) -> bool:
 
 
 def is_slower(throughput: Throughput) -> bool:
-    """Whether drafting was noticeably slower, as many steps of either kind show."""
+    """Whether drafting was noticeably slower, over enough steps of either kind."""
     plain, drafted = throughput.plain_steps, throughput.steps - throughput.plain_steps
     if min(plain, drafted) < MIN_COMPARED_STEPS or throughput.ratio > 1 - MIN_SPEED_DIFFERENCE:
         return False
@@ -67,17 +66,12 @@ def is_slower(throughput: Throughput) -> bool:
 
 
 def is_comparable(throughput: Throughput) -> bool:
-    """Whether the speed without drafts can be shown beside the other: not a higher one on thin
-    evidence."""
+    """Whether to show the speed without drafts: not a higher one on thin evidence."""
     return throughput.ratio > 1 - MIN_SPEED_DIFFERENCE or is_slower(throughput)
 
 
 def ratio(throughput: Throughput, budget_status: BudgetStatus, *, writing: bool = False) -> str:
-    """The headline: how many times as fast as without drafts.
-
-    Args:
-        writing: whether more is to come.
-    """
+    """The headline, such as `2.3× faster`; `writing` says that the answer is incomplete."""
     if not is_measured(throughput):
         return "measuring…" if writing else "too short"
     about = mark(budget_status)
@@ -89,12 +83,12 @@ def ratio(throughput: Throughput, budget_status: BudgetStatus, *, writing: bool 
 
 
 def mark(budget_status: BudgetStatus) -> str:
-    """The prefix of figures that rest on an estimate."""
+    """The prefix of estimated figures."""
     return "" if budget_status.plain_measured else "~"
 
 
 def percents(shares: Sequence[float]) -> list[str]:
-    """`percent` of each, rounded so that they add up to the percentage of their sum."""
+    """Percentages that add up to that of the sum, by the largest remainder method."""
     whole = [int(100 * share) for share in shares]
     by_rest = sorted(range(len(shares)), key=lambda index: whole[index] - 100 * shares[index])
     for index in by_rest[: max(0, round(100 * sum(shares)) - sum(whole))]:
@@ -116,12 +110,12 @@ def is_fast(throughput: Throughput) -> bool:
 
 
 def own_speed(throughput: Throughput) -> str:
-    """`710 tok/s` of a model that writes by itself, to two digits, so that it stands still."""
+    """`710 tok/s`, rounded to two digits to keep the display steady."""
     return format_speed(float(f"{throughput.speed:.2g}"))
 
 
 def advice(stats: SessionStatistics, larger: str) -> str:
-    """Why no draft helped, and what would; `larger` names the key to get a larger model."""
+    """Why no draft helped, and what would; `larger` names the key of the list of models."""
     if is_fast(stats.current):
         return f"Drafting pays with larger models · {larger}"
     drafted = stats.answer.longest_drafted
@@ -129,12 +123,12 @@ def advice(stats: SessionStatistics, larger: str) -> str:
         reason = f"None of {drafted:,} draft tokens accepted"
     else:
         reason = f"{'Few drafts were' if drafted else 'No draft was'} worth checking"
-    # Where drafts held none of the words, that is said beside it, with what helps.
+    # If drafts contained nothing, the panel says so next to this, with the same advice.
     return f"{reason}; chats and imports help." if stats.possible else f"{reason}."
 
 
 def accepted(stats: SessionStatistics) -> str:
-    """`58% accepted`, of the longest draft of each step, or `no drafts used`."""
+    """`58% accepted`, along the longest draft of each step, or `no drafts used`."""
     answer = stats.answer
     said = f"{percent(answer.acceptance_rate)} accepted"
     return said if answer.longest_drafted else "no drafts used"
@@ -155,12 +149,12 @@ def saved(stats: SessionStatistics) -> str:
 
 
 def dense_states(count: int) -> str:
-    """`312 (still few)`: the size of the dense index."""
+    """The number of states in the dense index: `312 (still few)`."""
     return f"{count:,}" if count >= MANY_STATES else f"{count:,} (still few)"
 
 
 def idle(progress: EncodingProgress | None) -> str:
-    """`indexing imports 12% · 3 min left`: idle work; empty if nothing worth showing."""
+    """Idle work: `indexing imports 12% · 3 min left`; empty without any."""
     if progress is None:
         return ""
     what = "indexing imports" if progress.imports else "indexing chats"
@@ -169,8 +163,8 @@ def idle(progress: EncodingProgress | None) -> str:
 
 
 def learning(progress: LearningProgress | Learned | None) -> str:
-    """`learning 12% · 3 min left`, then `learned: 81% → 84% right`, or of a first draft head
-    `draft head made: 70% right`; empty for nothing."""
+    """`learning 12% · 3 min left`, then `learned: 81% → 84% right`, or for a first draft head
+    `draft head made: 70% right`; empty for None."""
     if progress is None:
         return ""
     if isinstance(progress, Learned):
@@ -183,13 +177,13 @@ def learning(progress: LearningProgress | Learned | None) -> str:
 
 
 def draft_model(stats: SessionStatistics) -> str:
-    """`qwen-0.5b · v3 · 84% right`: the draft model; empty without one."""
+    """The draft model: `qwen-0.5b · v3 · 84% right`; empty without one."""
     return " · ".join(filter(None, (stats.draft_model, draft_model_figures(stats))))
 
 
 def draft_model_figures(stats: SessionStatistics) -> str:
-    """`v3 · 84% right`: the version of the draft model, unless it learned nothing, and the share of
-    its guesses in this answer, checked or not, that were right."""
+    """`v3 · 84% right`: the draft model's version, once it has learned, and the share of its
+    guesses in this answer, verified or not, that were right."""
     if not stats.draft_model:
         return ""
     compared = stats.answer.draft_model_compared >= MIN_MEASURED_TOKENS
@@ -199,12 +193,12 @@ def draft_model_figures(stats: SessionStatistics) -> str:
 
 
 def guessed_passages(retrieval: RalmStatistics) -> str:
-    """`88% guessed right`, or that no guess was verified yet."""
+    """`88% guessed right`; `none guessed` until a guess is verified."""
     return f"{percent(retrieval.accuracy)} guessed right" if retrieval.guesses else "none guessed"
 
 
 def cache_hits(retrieval: RalmStatistics) -> str:
-    """`42 of 48 cache hits`: strides whose passage the cache of this answer had."""
+    """`42 of 48 cache hits`: strides whose passage was in the answer's cache."""
     return f"{retrieval.right} of {retrieval.strides} cache hits"
 
 
@@ -215,7 +209,7 @@ def strides(retrieval: RalmStatistics) -> str:
 
 
 def search_saved(retrieval: RalmStatistics) -> str:
-    """`~0.8 s saved`, compared with a search before each stride; an estimate."""
+    """`~0.8 s saved`: an estimate against searching before each stride."""
     seconds = retrieval.saved_s
     if abs(seconds) < MIN_SAVED_SECONDS:
         return "no time saved"
@@ -223,7 +217,7 @@ def search_saved(retrieval: RalmStatistics) -> str:
 
 
 def training(stats: SessionStatistics) -> str:
-    """`learning 12%`: how far the training is, or what the next one waits for; empty without."""
+    """`learning 12%`, or what the next training waits for; empty without training."""
     if stats.learned_share is not None:
         return f"learning {percent(stats.learned_share)}"
     return stats.learning_waits

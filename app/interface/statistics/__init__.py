@@ -1,5 +1,5 @@
-"""The statistics screen: how drafting has grown over weeks, by charts and tables.
+"""The statistics screen: charts and tables of the gain from drafting over weeks.
 
-A new chart or table is a function in `page.py` that makes lines of text from the report; what the
-report holds is in `app/usage_report.py`.
+A new chart or table is a function in `page.py` that turns the report of `app/usage_report.py` into
+lines of text.
 """

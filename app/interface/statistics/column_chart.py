@@ -1,8 +1,6 @@
-"""Stacked columns drawn with block characters, exact to an eighth of a line. Pure drawing.
+"""Stacked columns drawn with block characters, exact to an eighth of a line.
 
-A column is a day or a week: at most a few dozen values, which blocks show exactly. (textual-plot
-0.10.1 is alive, small and MIT-licensed, but its plots take keys, the mouse and some ten rows each
-for lines through many points; and it stacks nothing.)
+textual-plot 0.10.1 does not stack, and its plots take keys, the mouse and some ten rows each.
 """
 
 from __future__ import annotations
@@ -16,13 +14,13 @@ from rich.text import Text
 from app.interface.panel.drawing import LEVELS
 
 AXIS_COLUMNS = 6
-"""Columns left of the chart: the largest value and the axis."""
+"""Width left of the chart: the largest value and the axis."""
 MAX_BAR_COLUMNS = 6
-"""Width of one column of the chart; few values do not fill the whole width."""
+"""Width of one bar; few values do not fill the whole width."""
 MAX_NUMBER = AXIS_COLUMNS - 2
 """Characters of a number on the axis."""
 MIN_VALUE = 1e-9
-"""Smaller values count as none."""
+"""Smaller values count as 0."""
 EIGHTHS = len(LEVELS)
 STEPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 """Leading digits of the value at the top of the axis."""
@@ -30,11 +28,7 @@ STEPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 @dataclass(frozen=True, slots=True)
 class ColumnPart:
-    """One part of a column: its value, and how it is drawn.
-
-    Attributes:
-        texture: one character for cells that it fills.
-    """
+    """One part of a column; `texture` is the character of the cells that it fills."""
 
     value: float
     style: Style
@@ -43,7 +37,7 @@ class ColumnPart:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column, its parts from the bottom up; `label` is shown below the first and the last."""
+    """One column, its parts from the bottom up; only the first and the last show their label."""
 
     label: str
     parts: tuple[ColumnPart, ...]
@@ -65,7 +59,7 @@ class Frame:
 def column_chart(columns: Sequence[Column], frame: Frame, *, percent: bool = False) -> list[Text]:
     """`frame.height` lines of columns and one of labels, each of `frame.width` columns.
 
-    The oldest columns are left out where there are more than fit.
+    If they do not all fit, the oldest are left out.
     """
     room = max(1, frame.width - AXIS_COLUMNS)
     shown = columns[-room:]
@@ -84,7 +78,7 @@ def column_chart(columns: Sequence[Column], frame: Frame, *, percent: bool = Fal
 
 
 def axis_top(largest: float) -> float:
-    """The value at the top of the axis: the next round number."""
+    """The value at the top of the axis: the next round number from `largest` up."""
     if largest < MIN_VALUE:
         return 1.0
     magnitude = 1.0
@@ -105,7 +99,7 @@ def short_number(value: float) -> str:
 
 
 def _axis(level: int, frame: Frame, top: float, percent: bool) -> Text:
-    """The axis at one line: labelled at the top and at the bottom."""
+    """The axis at one line, labelled only at the top and the bottom."""
     label = ""
     if level in (0, frame.height - 1):
         value = top if level else 0.0
@@ -114,7 +108,7 @@ def _axis(level: int, frame: Frame, top: float, percent: bool) -> Text:
 
 
 def _labels(shown: Sequence[Column], slot: int, frame: Frame) -> Text:
-    """The label of the first column, and that of the last below its end."""
+    """The labels of the first and the last column, the latter aligned to its end."""
     line = Text(" " * AXIS_COLUMNS)
     if not shown:
         return line
@@ -128,7 +122,7 @@ def _labels(shown: Sequence[Column], slot: int, frame: Frame) -> Text:
 
 
 def _cell(column: Column, level: int, unit: float) -> tuple[str, Style]:
-    """The character and its style at `level` lines above the bottom; a line is `unit` high."""
+    """Character and style of the cell `level` lines above the bottom; a line stands for `unit`."""
     filled: list[tuple[int, ColumnPart]] = []
     below = 0.0
     for part in column.parts:
@@ -150,12 +144,12 @@ def _cell(column: Column, level: int, unit: float) -> tuple[str, Style]:
 
 
 def _eighths(value: float, level: int, unit: float) -> int:
-    """How many eighths of line `level` lie below `value`."""
+    """Number of eighths of line `level` that lie below `value`."""
     return min(max(round((value / unit - level) * EIGHTHS), 0), EIGHTHS)
 
 
 def _sliver(column: Column, level: int) -> tuple[str, Style]:
-    """What is not nothing is seen at the bottom, however little it is."""
+    """Any value above 0 shows at least one eighth at the bottom."""
     if level or column.value <= 0:
         return " ", Style()
     return LEVELS[0], max(column.parts, key=lambda part: part.value).style

@@ -1,4 +1,4 @@
-"""A curve drawn with braille characters, two dots by four to a cell, with marks. Pure drawing."""
+"""A curve with marks, drawn with braille characters of two by four dots."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from rich.text import Text
 from app.interface.statistics.column_chart import AXIS_COLUMNS, Frame
 
 DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
-"""The bits of a braille character: its left column from the top down, and its right one."""
+"""The bits of a braille character: left and right column, each from the top down."""
 BRAILLE = 0x2800
 DOT_COLUMNS, DOT_ROWS = 2, 4
 MARK = "┊"
 GRID = 10
-"""The axis begins and ends at multiples of 1 ÷ GRID."""
+"""The axis begins and ends at multiples of 1 / GRID."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened at one of the values, by its index."""
+    """An event at the value with this index."""
 
     index: int
     label: str
@@ -34,7 +34,7 @@ class Curve:
 
     Attributes:
         values: at least one, each from 0 to 1.
-        ends: what is written below the first and the last.
+        ends: labels below the first and the last value.
     """
 
     values: Sequence[float]
@@ -43,7 +43,7 @@ class Curve:
 
 
 def line_chart(curve: Curve, frame: Frame, line: Style, mark: Style) -> list[Text]:
-    """`frame.height` lines, and one or two of labels, each of at most `frame.width` columns."""
+    """`frame.height` lines and one or two of labels, each of at most `frame.width` columns."""
     columns = max(2, frame.width - AXIS_COLUMNS)
     low, high = axis_ends(curve.values)
     cells = _cells(curve.values, columns, frame.height, low, high)
@@ -70,7 +70,7 @@ def line_chart(curve: Curve, frame: Frame, line: Style, mark: Style) -> list[Tex
 
 
 def axis_ends(values: Sequence[float]) -> tuple[float, float]:
-    """Round shares just below and above `values`, so that small changes are seen."""
+    """Round shares just below and above `values`, so that small changes are visible."""
     low = floor(min(values) * GRID + 1e-9) / GRID
     high = ceil(max(values) * GRID - 1e-9) / GRID
     if low < high:
@@ -81,7 +81,7 @@ def axis_ends(values: Sequence[float]) -> tuple[float, float]:
 def _cells(
     values: Sequence[float], columns: int, height: int, low: float, high: float
 ) -> list[list[int]]:
-    """The dots of each cell, rows from the top: one dot in each column, joined by upright lines."""
+    """The dots of each cell, rows from the top: one per dot column, joined by vertical lines."""
     cells = [[0] * columns for _ in range(height)]
     last = columns * DOT_COLUMNS - 1
     previous: int | None = None
@@ -95,7 +95,7 @@ def _cells(
 
 
 def _at(values: Sequence[float], place: float) -> float:
-    """The value at `place`, 0 at the first and 1 at the last, on a line between neighbours."""
+    """The value at `place`, from 0 (the first) to 1 (the last), interpolated linearly."""
     exact = place * (len(values) - 1)
     index = min(int(exact), max(0, len(values) - 2))
     following = values[min(index + 1, len(values) - 1)]
@@ -108,7 +108,7 @@ def _column(index: int, count: int, columns: int) -> int:
 
 
 def _mark_labels(marks: dict[int, str], columns: int, style: Style) -> Text:
-    """Labels at their marks, the latest first: one that would touch a later one is left out."""
+    """The labels at their marks; one that would touch a later label is left out."""
     labels = [" "] * columns
     free = columns
     for column in sorted(marks, reverse=True):

@@ -1,6 +1,6 @@
-"""The statistics page: charts and tables of a usage report as lines of text. Pure layout.
+"""The statistics page: charts and tables of a usage report as lines of text.
 
-What does not exist is left out: a chart without values, drafts without origins, missing stores.
+Sections without data are left out.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ from engines.distillation.versions import Version
 CHART_HEIGHT = 6
 """Lines of a chart without its labels."""
 MIN_COLUMNS_SIDE_BY_SIDE = 100
-"""Columns from which two charts or tables stand side by side."""
+"""Width from which two charts or tables are side by side."""
 GAP = 4
 """Columns between them."""
 NAME_COLUMNS = 20
 VALUE_COLUMNS = 10
-"""Columns of names and of values in tables."""
 
 NOTHING_YET = "No answers yet. Ask something: statistics begin with the first answer."
 
@@ -66,7 +65,6 @@ def page(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
 
 
 def _joined(blocks: Sequence[list[Text]], width: int) -> Iterator[Text]:
-    """Two blocks side by side."""
     for row in zip_longest(*blocks, fillvalue=Text()):
         line = Text.assemble(row[0])
         for block in row[1:]:
@@ -76,7 +74,7 @@ def _joined(blocks: Sequence[list[Text]], width: int) -> Iterator[Text]:
 
 
 def _summary(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
-    """`1.9× the speed without drafts · 41 min saved`, and what that is of."""
+    """`1.9× the speed without drafts · 41 min saved`, and which answers that covers."""
     usage = report.total
     gains = []
     if usage.plain_seconds:
@@ -100,7 +98,7 @@ def _summary(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]
 
 
 def _flowed(parts: Sequence[Text], gap: Text, width: int) -> list[Text]:
-    """`parts` with `gap` between them, on as many lines of `width` columns as they need."""
+    """`parts` with `gap` between them, wrapped to `width` columns."""
     lines: list[Text] = []
     for part in parts:
         if lines and lines[-1].cell_len + gap.cell_len + part.cell_len <= width:
@@ -181,7 +179,7 @@ def _chart(
     *,
     share: bool = False,
 ) -> list[Text]:
-    """A chart under its title and legend; nothing where every column is empty."""
+    """A chart under its title and legend; nothing if every column is empty."""
     if not any(column.value for column in columns):
         return []
     head = [Text.assemble((title, styles.text + Style(bold=True)))]
@@ -194,7 +192,7 @@ def _chart(
 
 
 def _origins(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
-    """For each origin its share of all words, and how much of its drafts was accepted."""
+    """For each origin its share of all tokens, and its acceptance rate."""
     names = _drafting(report.total)
     if not names:
         return []
@@ -227,7 +225,7 @@ def _models(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
 def _acceptance(
     draft_model: DraftModelReport, report: UsageReport, width: int, styles: PanelStyles
 ) -> list[Text]:
-    """The curve of the live acceptance, with marks where another version began to draft."""
+    """The curve of the acceptance in real chats, with marks where another version took over."""
     points = draft_model.curve
     if len(points) < 2:
         return []
@@ -250,7 +248,7 @@ def _acceptance(
 def _versions(
     draft_model: DraftModelReport, report: UsageReport, width: int, styles: PanelStyles
 ) -> list[Text]:
-    """What each version brought on questions it had not seen, and how it fares since."""
+    """The acceptance of each version on unseen questions before and after, and in real chats."""
     learning = draft_model.learning
     named = f" of {one_line(draft_model.model, NAME_COLUMNS)}" * (len(report.draft_models) > 1)
     lines = [_head(f"Draft model{named}", ("before", "after", "live"), width, styles)]
@@ -268,7 +266,6 @@ def _versions(
 
 
 def _halted(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
-    """What stopped to learn, and why."""
     if not report.halted:
         return []
     told = [line for halted in report.halted for line in wrapped(halted, width)]
@@ -317,7 +314,7 @@ def _row(name: str, values: Sequence[str], width: int, styles: PanelStyles) -> T
 
 
 def _drafting(usage: Usage) -> list[str]:
-    """The origins that drafts came from, in the order of credit."""
+    """The origins with accepted drafts, in the order of credit."""
     return [name for name in LABELS_BY_NAME if usage.by_origin.get(name)]
 
 
@@ -326,17 +323,16 @@ def _share(share: float | None) -> str:
 
 
 def _precise(share: float | None) -> str:
-    """With a decimal: versions differ by little."""
+    """A percentage with one decimal, since versions differ little."""
     return "–" if share is None else f"{share:.1%}"
 
 
 def _speed_text(speed: float) -> str:
-    """Tokens per second without the unit, which the heading names."""
     if not speed:
         return "–"
     return f"{speed:,.0f}" if speed >= 10 else f"{speed:.1f}"
 
 
 def _day(day: date, *, year: bool = False) -> str:
-    """`31 Aug`, the same in every locale's order of days and months."""
+    """`31 Aug`, in this order in every locale."""
     return f"{day.day} {day:%b %Y}" if year else f"{day.day} {day:%b}"

@@ -1,4 +1,4 @@
-"""The statistics screen: reads the report off the interface's thread, and shows its page."""
+"""The statistics screen: reads the report in a thread, and shows its page."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_ERROR_CHARACTERS = 400
 
 
 def report_reader(history: History, locations: Locations) -> Callable[[], UsageReport]:
-    """Reads the report over a connection of its own, on any thread."""
+    """A function that reads the report on any thread, over a separate connection."""
 
     def read() -> UsageReport:
         with closing(history.new_connection()) as connection:
@@ -41,7 +41,7 @@ def report_reader(history: History, locations: Locations) -> Callable[[], UsageR
 
 
 class StatisticsPage(Static):
-    """The charts and tables, laid out for the columns that the page has."""
+    """The charts and tables, laid out for the width of the widget."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = style_classes("statistics")
 
@@ -50,7 +50,6 @@ class StatisticsPage(Static):
         self._report: UsageReport | None = None
 
     def show(self, report: UsageReport) -> None:
-        """Show `report`."""
         self._report = report
         self._draw(self.content_size.width)
 

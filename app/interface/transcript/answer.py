@@ -1,8 +1,6 @@
 """One answer in the transcript: growing or complete, its reasoning folded or not.
 
-Owns the text of the answer as it is shown: all streamed text enters through `append_fragment`,
-which sanitises it. Folds the reasoning, and highlights the origin of each word. Knows no widgets,
-no chats, no disk.
+All streamed text enters through `Answer.append_fragment`, which sanitises it.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from app.sanitise import StreamCleaner, clean, tilde_path
 from engines.chat_template.reasoning import ReasoningSplit, split_reasoning
 
 GROWING = ""
-"""`finish` of an answer that is still being generated."""
+"""`finish` of an answer that is being generated."""
 
 ENDINGS = {
     GROWING: "",
@@ -47,10 +45,10 @@ ENDINGS = {
 """The line below an answer, by its `finish`."""
 
 REASONING_TEXT = 0
-"""The index of the reasoning among the texts, folded or not."""
+"""Index of the reasoning among the texts, folded or not."""
 
 FIRST_TEXT = 1
-"""The index of the first text of the answer proper."""
+"""Index of the first text of the answer proper."""
 
 NOTHING_WRITTEN = "■ empty answer"
 WORDED = "In the words of your imports, not the model's own."
@@ -62,18 +60,17 @@ class Answer:
 
     Attributes:
         message: id of the stored message; None until it is stored.
-        version: which of its versions this is; empty where there is only one.
+        version: which of several versions this is, as text.
         finish: how it ended; `GROWING` until then.
-        status: what the model is doing before the first word.
-        note: a line above the answer; empty for none.
-        folded: whether the reasoning is folded.
-        fold_row: the row that folds and unfolds the reasoning; None where there is none.
-        citations: the passages it was given.
-        remark: what to know of the answer; empty for nothing.
-        why_none: the line in their place if there are none; empty for none.
-        states: of imported texts that it was worded from; None for the model's own words.
-        citation_rows: the index of the citation that a row shows.
-        texts: what can be selected, once it is laid out: the reasoning comes first.
+        status: what the model is doing before the first token.
+        note: a line above the answer.
+        fold_row: the row that folds and unfolds the reasoning, if any.
+        citations: the passages that the model was given.
+        remark: a warning below the answer.
+        why_none: the line shown instead of citations if there are none.
+        states: number of datastore entries that KNN-LM interpolated with; None without KNN-LM.
+        citation_rows: index of the citation by the row that shows it.
+        texts: what can be selected, once laid out; the reasoning comes first.
     """
 
     def __init__(
@@ -83,7 +80,7 @@ class Answer:
         message: int | None = None,
         runs: Sequence[object] = (),
     ) -> None:
-        """`runs` attribute parts of a stored text to origins (`app.conversation.statistics`)."""
+        """`runs` are the origins of a stored text (`app.conversation.statistics`)."""
         self.message = message
         self.version = ""
         self.finish = finish
@@ -113,18 +110,18 @@ class Answer:
         return split_reasoning(self._text, growing=self.finish == GROWING)
 
     def resume(self, pieces: Iterable[Piece]) -> None:
-        """Continue after `pieces`, the whole text so far."""
+        """Continue after `pieces`, which are the whole text so far."""
         self._pieces = self._cleaned(pieces)
         self._text = "".join(piece.text for piece in self._pieces)
         self._stored = self._text, ()
 
     def cite(self, citations: Sequence[Citation]) -> None:
-        """Add what a search of the imports found to the answer's citations so far."""
+        """Add the results of a search to the citations."""
         new = (one for one in citations if one not in self.citations)
         self.citations = [*self.citations, *new]
 
     def append_fragment(self, pieces: Iterable[Piece], seconds: Iterable[float] = ()) -> None:
-        """Append the text of new tokens, one piece for each, and the seconds that each took."""
+        """Append the text of new tokens, one piece per token, and the seconds that each took."""
         cleaned = self._cleaned(pieces)
         self._pieces.extend(cleaned)
         self._piece_seconds.extend(seconds)
@@ -132,7 +129,6 @@ class Answer:
         self.status = ""
 
     def _cleaned(self, pieces: Iterable[Piece]) -> list[Piece]:
-        """The next pieces of the text, sanitised."""
         return [Piece(self._cleaner.clean(piece.text), piece.origin) for piece in pieces]
 
     def toggle_folds(self) -> None:
@@ -140,7 +136,7 @@ class Answer:
         self.folded = not self.folded
 
     def end(self, finish: str) -> None:
-        """The answer is complete: lay it out again as a whole."""
+        """Complete the answer, which is then laid out again as a whole."""
         self.finish, self.status, self._stream = finish, "", None
 
     def rows(self, layout: Layout) -> list[Row]:
@@ -162,13 +158,12 @@ class Answer:
         return [*rows, Row([])]
 
     def _wording(self) -> str:
-        """Whose words these are; empty for the model's own."""
         if self.states is None:
             return ""
         return WORDED if self.states else NOT_ENCODED
 
     def _origins(self, layout: Layout, above: int) -> list[Row]:
-        """The citations of a complete answer, numbered, below an empty row."""
+        """The numbered citations of a complete answer, below an empty row."""
         self.citation_rows = {}
         if self.finish == GROWING:
             return []
@@ -213,7 +208,7 @@ class Answer:
         )
 
     def _reasoning_tokens(self, parts: ReasoningSplit) -> int:
-        """Tokens before the answer proper; 0 for a stored text, of which only runs are known."""
+        """Tokens before the answer proper; 0 for a stored text, whose tokens are not known."""
         if self._stored[0]:
             return 0
         left = parts.start
@@ -235,7 +230,7 @@ class Answer:
         return rows
 
     def _has_origins(self) -> bool:
-        """Whether the origins are known; a stored text is divided into pieces on demand."""
+        """Whether the origins are known; divides a stored text into pieces on demand."""
         if not self._pieces:
             self._pieces = self._cleaned(attributed_pieces(*self._stored))
         return bool(self._pieces)
@@ -259,12 +254,11 @@ class Answer:
 
 
 def _shortened(cited: Citation, columns: int) -> str:
-    """Where a citation is from; the end of a long path stays."""
+    """The place of a citation; a long path keeps its end."""
     return keep_end(tilde_path(cited.place), columns)
 
 
 def _wrapped(text: str, layout: Layout, kind: str) -> list[Row]:
-    """A sentence on as many rows as it needs; none for an empty one."""
     return [_line(line, layout, kind) for line in wrapped(text, layout.width)]
 
 
@@ -274,12 +268,10 @@ def _line(text: str, layout: Layout, kind: str) -> Row:
 
 
 def highlighted(pieces: Iterable[Piece], styles: Styles) -> tuple[Text, PlainText]:
-    """The text of `pieces`, coloured by origin.
+    """The text of `pieces` coloured by origin, and the text to copy.
 
-    With it the text without the letters, which is what is copied.
-
-    Each run begins with the small letter of its origin, so that nothing depends on seeing colours.
-    The text is shown as the tokens it came in: this view does not lay out Markdown.
+    Each run begins with the small letter of its origin, for those who cannot tell the colours
+    apart; the letters are not copied. Markdown is not laid out.
     """
     text, mark, plain = Text(overflow="fold"), mark_of(FIRST_TEXT), ""
     for origin, group in groupby(pieces, key=lambda piece: piece.origin):
@@ -298,7 +290,7 @@ def highlighted(pieces: Iterable[Piece], styles: Styles) -> tuple[Text, PlainTex
 
 
 def _between(pieces: Iterable[Piece], start: int, end: int) -> Iterator[Piece]:
-    """What of `pieces` is from character `start` to `end` of their text."""
+    """The part of `pieces` between the characters `start` and `end` of their text."""
     at = 0
     for piece in pieces:
         text = piece.text[max(0, start - at) : max(0, end - at)]

@@ -1,7 +1,4 @@
-"""The entries of a transcript other than answers: questions and the greeting.
-
-An entry owns its text and lays it out as rows; it knows nothing of scrolling.
-"""
+"""The entries of a transcript other than answers: questions and the greeting."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from app.sanitise import clean, one_line
 BAR = "▌"
 
 MAX_SHOWN_CHARACTERS = 20_000
-"""Of a question, and of an unfolded attachment."""
+"""Limit of a question, and of an unfolded attachment."""
 
 
 class Question:
@@ -28,9 +25,9 @@ class Question:
 
     Attributes:
         message: id of the stored message; None until it is stored.
-        version: which of its versions this is; empty where there is only one.
-        attachments: the files that go with it, a line each, folded.
-        texts: what can be selected, once it is laid out.
+        version: which of several versions this is, as text.
+        attachments: shown on one line each, which unfolds.
+        texts: what can be selected, once laid out.
     """
 
     def __init__(
@@ -53,7 +50,7 @@ class Question:
         return self._rows
 
     def toggle_fold(self, row: int) -> bool:
-        """Fold or unfold the attachment that `row` names; False if it names none."""
+        """Fold or unfold the attachment whose title is at `row`; returns whether there is one."""
         attachment = self._fold_rows.get(row)
         if attachment is None:
             return False
@@ -81,7 +78,7 @@ class Question:
         return [*rows, Row([])]
 
     def _attached_lines(self, layout: Layout, collector: TextCollector) -> list[Line]:
-        """A line for each attachment, and its text below if it is unfolded."""
+        """One line for each attachment, followed by its text if it is unfolded."""
         styles, lines = layout.styles, list[Line]()
         self._fold_rows = {}
         for index, attachment in enumerate(self.attachments):
@@ -97,14 +94,14 @@ class Question:
 
 
 def beginning(text: str) -> str:
-    """As much of a text as is shown, sanitised, and how much follows."""
+    """The sanitised beginning of a text, and how many characters follow."""
     rest = len(text) - MAX_SHOWN_CHARACTERS
     more = f"\n… {rest:,} more characters" if rest > 0 else ""
     return clean(text[:MAX_SHOWN_CHARACTERS]) + more
 
 
 def label(attachment: Attachment) -> str:
-    """`notes.txt · 1.2 KB`, `src/ · 12 files · 34 KB`: what an attachment is, in one line."""
+    """The title of an attachment: `notes.txt · 1.2 KB` or `src/ · 12 files · 34 KB`."""
     files = f" · {attachment.files:,} files" if attachment.files > 1 else ""
     return f"{one_line(attachment.name, 60)}{files} · {file_size(attachment.size)}"
 
@@ -118,7 +115,7 @@ def file_size(size: int) -> str:
 
 
 class Greeting:
-    """What an empty chat shows: `lines` of plain text, the first one in the accent colour."""
+    """Lines of plain text in an empty chat, the first one as a heading."""
 
     def __init__(self, lines: tuple[str, ...]) -> None:
         self.lines = tuple(clean(line) for line in lines)

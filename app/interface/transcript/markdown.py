@@ -1,13 +1,11 @@
-"""Markdown as lines of the screen: parsed, laid out and streamed block by block.
+"""Markdown as lines of the screen: parsed, laid out by Rich, and streamed block by block.
 
-Owns parsing, streaming (`MarkdownStream`), and how each element looks: Rich's renderer with some
-elements replaced. Knows no widgets. The text is sanitised but may be hostile in its structure: HTML
-is shown as text, links are written out and not clickable, unbounded nesting is shown as source, and
-a block that grows without end is continued in a new one, so that a fragment costs the same however
-long the answer is.
+The text is sanitised but its structure may be hostile: HTML is shown as text, links are written out
+and not clickable, deep nesting is shown as source, and an endless block is continued in a new one,
+so that a fragment costs the same however long the answer is.
 
-Textual's own Markdown widget mounts several widgets for each block and lays the whole screen out
-again at each fragment: ten times the processor time that this takes.
+Textual's Markdown widget takes ten times the processor time: it mounts several widgets for each
+block, and lays the whole screen out again at each fragment.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
@@ -35,7 +33,7 @@ from app.interface.transcript.styles import Line, Styles
 from app.latex import LATEX, keep_latex
 
 MIN_NESTED_COLUMNS = 8
-"""The least that nested quotes and lists leave for their text."""
+"""Minimum width of text in nested quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,32 +47,30 @@ class LiteralText:
         yield self.texts.add(Text(self.source.rstrip(), overflow="fold"))
 
 
-class Paragraph(markdown.Paragraph):
-    """A paragraph whose text can be selected."""
-
-    @classmethod
-    def create(cls, markdown: markdown.Markdown, token: Token) -> Paragraph:
-        paragraph = cls("left")
-        paragraph.owner = _owner(markdown)
-        return paragraph
+class OwnedElement(markdown.MarkdownElement):
+    """An element that adds its texts to those of the `Elements` that it belongs to."""
 
     owner: Elements
+
+    @classmethod
+    def create(cls, markdown: markdown.Markdown, token: Token) -> Self:
+        element = super().create(markdown, token)
+        assert isinstance(element, cls)
+        assert isinstance(markdown, Elements)
+        element.owner = markdown
+        return element
+
+
+class Paragraph(OwnedElement, markdown.Paragraph):
+    """A paragraph whose text can be selected."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
         yield self.owner.texts.add(self.text)
 
 
-class ListItem(markdown.ListItem):
+class ListItem(OwnedElement, markdown.ListItem):
     """An item whose marker is copied as Markdown writes it."""
-
-    @classmethod
-    def create(cls, markdown: markdown.Markdown, token: Token) -> ListItem:
-        item = cls()
-        item.owner = _owner(markdown)
-        return item
-
-    owner: Elements
 
     def render_bullet(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from self._marked(super().render_bullet(console, options), "- ")
@@ -93,36 +89,20 @@ class ListItem(markdown.ListItem):
                 yield part
 
 
-class Heading(markdown.Heading):
-    """Bold, in the accent colour, left-aligned at every level."""
-
-    @classmethod
-    def create(cls, markdown: markdown.Markdown, token: Token) -> Heading:
-        heading = cls(token.tag)
-        heading.owner = _owner(markdown)
-        return heading
-
-    owner: Elements
+class Heading(OwnedElement, markdown.Heading):
+    """A heading, left-aligned at every level."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.stylize(self.owner.styles["heading"])
         yield self.owner.texts.add(self.text)
 
 
-class Code(markdown.CodeBlock):
-    """A block of code on its own background; long lines wrap, so that all of it is visible."""
-
-    @classmethod
-    def create(cls, markdown: markdown.Markdown, token: Token) -> Code:
-        code = cls(token.info.partition(" ")[0] or "text", "")
-        code.owner = _owner(markdown)
-        return code
-
-    owner: Elements
+class Code(OwnedElement, markdown.CodeBlock):
+    """A block of code on its own background; long lines wrap."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         styles, source = self.owner.styles, str(self.text).rstrip()
-        # Without a tab size the tabs stay, and are copied as they were written.
+        # A tab size of 0 keeps the tabs, so that they are copied.
         syntax = Syntax(
             source, self.lexer_name, theme=styles.code_theme, word_wrap=True, tab_size=0
         )
@@ -149,16 +129,8 @@ class HorizontalRule(markdown.HorizontalRule):
         yield Text("─" * options.max_width, style="markdown.hr")
 
 
-class TableElement(markdown.TableElement):
+class TableElement(OwnedElement, markdown.TableElement):
     """A table with a rule only below its header."""
-
-    @classmethod
-    def create(cls, markdown: markdown.Markdown, token: Token) -> TableElement:
-        table = cls()
-        table.owner = _owner(markdown)
-        return table
-
-    owner: Elements
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = Table(
@@ -178,7 +150,7 @@ class TableElement(markdown.TableElement):
         yield table
 
     def _texts(self, row: markdown.TableRowElement) -> list[Text]:
-        """The texts of the cells, separated by tabs when they are copied."""
+        """The texts of the cells, which are copied with tabs between them."""
         collector = self.owner.texts
         texts = []
         for index, cell in enumerate(row.cells):
@@ -188,12 +160,7 @@ class TableElement(markdown.TableElement):
 
 
 class Elements(markdown.Markdown):
-    """Renders parsed tokens.
-
-    Attributes:
-        styles: by kind of text.
-        texts: gets the texts as they are laid out.
-    """
+    """Renders parsed tokens, and collects their texts as they are laid out."""
 
     elements: ClassVar[dict[str, type[markdown.MarkdownElement]]] = {
         **markdown.Markdown.elements,
@@ -221,19 +188,14 @@ class Elements(markdown.Markdown):
         self.inline_code_theme = ""
 
 
-def _owner(owner: markdown.Markdown) -> Elements:
-    assert isinstance(owner, Elements)
-    return owner
-
-
 MAX_BLOCK_CHARS = 6_000
 """A longer block is continued in a new one."""
 
 MAX_PARSED_CHARS = 2 * MAX_BLOCK_CHARS
-"""Parsed at a time: the rest of an overlong block is parsed again for each part of it."""
+"""Characters parsed at a time: dividing an overlong block parses its rest again for each part."""
 
 MAX_NESTING = 18
-"""A block nested this deep is shown as its source; the parser drops what is nested 20 deep."""
+"""A block nested this deep is shown as source; the parser drops what is nested 20 deep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,22 +208,20 @@ class Block:
 
     @property
     def before(self) -> str:
-        """What separates the block from the one it continues: paragraphs are cut at a space."""
+        """Separator from the block that it continues: paragraphs are cut at a space."""
         return " " if self.tokens[0].type == "paragraph_open" else "\n"
 
 
 class MarkdownStream:
-    """A growing Markdown text as lines. All blocks but the last are laid out once.
+    """A growing Markdown text as lines; all blocks but the last are laid out once.
 
     Attributes:
-        lines: the text so far.
-        spans: of each line.
-        texts: what the spans are of.
-        stable_lines: how many of the lines can no longer change.
+        spans: those of each of `lines`.
+        texts: what the spans refer to; the first one has the index `first_text`.
+        stable_lines: number of lines that can no longer change.
     """
 
     def __init__(self, styles: Styles, width: int, first_text: int = 0) -> None:
-        """`first_text`: the index of the first text."""
         self.lines: list[Line] = []
         self.spans: list[tuple[Span, ...]] = []
         self.texts: list[PlainText] = []
@@ -278,7 +238,7 @@ class MarkdownStream:
         del self.lines[self.stable_lines :], self.spans[self.stable_lines :]
         del self.texts[self._stable_texts :]
         unstable: list[Block] = []
-        # In parts, so that a long text takes no more time than one that is streamed.
+        # In parts: a long text then costs no more than the same text streamed.
         for start in range(0, max(1, len(fragment)), MAX_PARSED_CHARS):
             unstable = self._continue(fragment[start : start + MAX_PARSED_CHARS])
         for block in unstable:
@@ -311,7 +271,7 @@ class MarkdownStream:
 
 
 def parse(source: str, *, continued: bool = False) -> list[Block]:
-    """The top-level blocks of `source`, overlong ones divided; none of the text is lost."""
+    """The top-level blocks of `source`, overlong ones divided."""
     lines = re.findall(r"[^\n]*\n|[^\n]+", source)
     groups = list(_grouped(_PARSER.parse(source)))
     starts = [group[0].map[0] if group[0].map else 0 for group in groups]
@@ -323,16 +283,15 @@ def parse(source: str, *, continued: bool = False) -> list[Block]:
 
 
 def _unstable(blocks: list[Block]) -> list[Block]:
-    """The blocks that more text can change: the last, and one that it may belong to.
+    """The blocks that more text can change: the last, and the one that it may join.
 
-    It may be the rule below a table's header, or no fence: none has backticks behind it.
+    It may turn out to be the rule below a table's header, or no fence but a part of the paragraph.
     """
     may_join = blocks and _JOINING.fullmatch(blocks[-1].source)
     return blocks[-2:] if may_join else blocks[-1:]
 
 
 def _grouped(tokens: Sequence[Token]) -> Iterator[list[Token]]:
-    """The tokens of each top-level block."""
     group: list[Token] = []
     for token in tokens:
         group.append(token)
@@ -369,16 +328,13 @@ def _renderable(block: Block, styles: Styles, texts: TextCollector) -> Elements 
 
 
 def _trimmed(lines: list[Line]) -> list[Line]:
-    """`lines` without the blank lines that Rich puts around lists."""
+    """`lines` without the blank lines that Rich adds around lists."""
     shown = [index for index, line in enumerate(lines) if any(part.text.strip() for part in line)]
     return lines[shown[0] : shown[-1] + 1] if shown else []
 
 
 def _write_out_links(state: StateCore) -> None:
-    """Replace links and images by their text and address: nothing on the screen is clickable.
-
-    Line breaks stay where the model wrote them.
-    """
+    """Replace links and images by their text and address, and keep the model's line breaks."""
     for token in state.tokens:
         if token.type == "inline" and token.children:
             token.children = list(_plain(token.children))
@@ -408,7 +364,7 @@ def _text(content: str) -> Token:
 def _make_parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False})
     parser.enable(["strikethrough", "table"])
-    # A link definition is invisible, and changes blocks that are already laid out.
+    # A link definition is invisible, and would change blocks that are already laid out.
     parser.disable("reference")
     parser.core.ruler.push("write_out_links", _write_out_links)
     keep_latex(parser)

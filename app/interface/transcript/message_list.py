@@ -1,9 +1,8 @@
 """The transcript with a cursor over its messages, for the keyboard.
 
-Owns the cursor, which is there while the transcript has the focus, and what can be clicked in a
-message. What is done with a message is up to `app.interface.chat.message_actions`. Keys that act on
-the last answer elsewhere act on the message under the cursor here. None types a character: those
-belong to the prompt (`ChatView.claim_typing`).
+The cursor exists while the transcript has the focus. Keys that act on the last answer elsewhere act
+on the message under the cursor (`app.interface.chat.message_actions`). No binding is a character:
+typing goes to the prompt (`ChatView.claim_typing`).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class MessageActionRequested(TextualMessage):
 
 
 class MessageList(Transcript, can_focus=True):
-    """Questions and answers, one of them under the cursor while this has the focus."""
+    """Questions and answers, one of them under the cursor while the widget has the focus."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", "Previous message", id="message.up"),
@@ -75,7 +74,7 @@ class MessageList(Transcript, can_focus=True):
 
     @property
     def cursor(self) -> Message | None:
-        """The message under the cursor; None without the focus."""
+        """The message under the cursor; None if the widget has no focus."""
         return self._cursor if self._cursor in self.messages else None
 
     def on_focus(self) -> None:
@@ -88,7 +87,7 @@ class MessageList(Transcript, can_focus=True):
         self.refresh()
 
     def action_move(self, step: int) -> None:
-        """Move the cursor to another message, and show it."""
+        """Move the cursor to another message, and scroll to it."""
         messages = self.messages
         if not messages:
             return
@@ -101,7 +100,7 @@ class MessageList(Transcript, can_focus=True):
         self.refresh()
 
     def action_fold(self) -> None:
-        """Fold or unfold what is folded in the message under the cursor."""
+        """Fold or unfold the reasoning or attachments of the message under the cursor."""
         if self.cursor is not None:
             self.cursor.toggle_folds()
             self.update_entry(self.cursor)

@@ -1,9 +1,8 @@
-"""The text behind the rows: what is selected with the mouse, and copied, without its layout.
+"""The text behind the rows, which is selected and copied without its layout.
 
-Owns which cells of a laid-out line show which characters of which text. A text is what wraps as one
-piece: a paragraph, a block of code, a cell of a table. Before Rich lays it out, `TextCollector`
-marks it in the metadata of its style; `spans_of` finds the marks in the lines. Everything unmarked
-(bars, margins, rules, versions) belongs to the layout and cannot be copied. Knows no widgets.
+A text is what wraps as one piece: a paragraph, a block of code, a cell of a table. Before Rich lays
+it out, `TextCollector` marks it in the metadata of its style; `spans_of` finds the marks and says
+which cells show which characters. Unmarked cells (bars, margins, rules) cannot be copied.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ TAB_SIZE = 4
 
 _TEXT = "text"
 _MARKER = "marker"
-"""Keys of the metadata: the index of a text, and whether it is the marker of its list item."""
+"""Keys of style metadata: index of a text, and whether a cell shows its list item's marker."""
 
 _WORD = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]+|\s+")
 
@@ -34,10 +33,10 @@ class PlainText:
     """One text.
 
     Attributes:
-        shown: as it is laid out, tabs expanded, behind the marker of its list item.
-        raw: as it was written, behind the same marker.
-        before: what separates it from the previous text.
-        marker: how many characters the marker has.
+        shown: the text as laid out, tabs expanded, after the marker of its list item.
+        raw: the text as written, after the same marker.
+        before: separator from the previous text.
+        marker: length of the marker.
     """
 
     shown: str
@@ -46,20 +45,20 @@ class PlainText:
     marker: int = 0
 
     def cut(self, start: int, end: int) -> str:
-        """What was written, for the characters of `shown` from `start` to `end`."""
+        """The part of `raw` for the characters of `shown` from `start` to `end`."""
         if self.shown == self.raw:
             return self.raw[start:end]
         return self.raw[self._raw_index(start) : self._raw_index(end)]
 
     def word_at(self, index: int) -> tuple[int, int]:
-        """Start and end of the word, or of the spaces or signs, at `index`."""
+        """Start and end of the word, spaces or punctuation at `index`."""
         for found in _WORD.finditer(self.shown, self.marker):
             if index < found.end():
                 return found.span()
         return len(self.shown), len(self.shown)
 
     def _raw_index(self, shown: int) -> int:
-        """The index in `raw` of the character at `shown`; a tab is taken as a whole."""
+        """The index in `raw` of the character at `shown`; a tab counts as a whole."""
         column, at = 0, 0
         for index, character in enumerate(self.raw):
             if at >= shown:
@@ -80,10 +79,9 @@ class Span:
     """Adjacent cells that show adjacent characters of one text.
 
     Attributes:
-        cell: the first cell, from the start of the line.
-        characters: what the cells show.
-        text: the index of the text among those of its entry.
-        start: the index of the first character in the text.
+        cell: the first cell, counted from the start of the line.
+        text: index of the text in its entry.
+        start: index of the first character in the text.
         marker: whether it is the marker of a list item, which is selected as a whole.
     """
 
@@ -122,19 +120,15 @@ class Span:
 
 @lru_cache(4096)
 def mark_of(text: int, *, marker: bool = False) -> Style:
-    """The style that marks what shows the text with this index."""
+    """The style that marks cells as showing the text with this index."""
     return Style.from_meta({_TEXT: text, _MARKER: marker})
 
 
 class TextCollector:
-    """The texts of one block, in the order in which they are laid out.
-
-    Attributes:
-        texts: those so far.
-    """
+    """Collects the texts of one block in the order in which they are laid out."""
 
     def __init__(self, first: int = 0, before: str = "\n\n") -> None:
-        """`first`: the index of the first text in its entry; `before`: what separates it."""
+        """`first` is the index of the first text in its entry, `before` its separator."""
         self.texts: list[PlainText] = []
         self._first = first
         self._before = before
@@ -142,7 +136,7 @@ class TextCollector:
         self._indent = 0
 
     def add(self, text: Text) -> Text:
-        """Add `text` and mark it; returns it, its tabs expanded."""
+        """Add and mark `text`; returns it with its tabs expanded."""
         marker, raw = self._marker, text.plain
         text.expand_tabs(TAB_SIZE)
         text.stylize(mark_of(self._index))
@@ -151,13 +145,13 @@ class TextCollector:
         return text
 
     def separate(self, before: str) -> None:
-        """Separate the next text by `before`, unless it is the block's first."""
+        """Set the separator of the next text, unless it is the block's first."""
         if self.texts:
             self._before = before
 
     @contextmanager
     def item(self, marker: str) -> Iterator[Style]:
-        """Within a list item: its first text begins with `marker`, which has the style given."""
+        """Lay out a list item whose first text begins with `marker`; yields the marker's style."""
         self.separate("\n")
         self._marker = (self._marker or " " * self._indent) + marker
         self._indent += len(marker)
@@ -173,7 +167,7 @@ class TextCollector:
 def spans_of(
     lines: Iterable[Sequence[Segment]], texts: Sequence[PlainText], first: int = 0
 ) -> list[tuple[Span, ...]]:
-    """The spans of each line; `texts` are those from index `first` on."""
+    """The spans of each line; `first` is the index of the first of `texts`."""
     reached = {first + index: text.marker for index, text in enumerate(texts)}
     found = []
     for line in lines:
@@ -192,9 +186,9 @@ def spans_of(
 
 
 def without_marks(line: Sequence[Segment]) -> list[Segment]:
-    """`line` with the same look and nothing else in its styles.
+    """`line` with the same look but without metadata and links in its styles.
 
-    The spaces that fill a line are one with its text again, which only the mark divided from them.
+    The spaces that fill a line are joined with its text again, which the mark had split off.
     """
     parts: list[Segment] = []
     for part in line:
@@ -213,13 +207,13 @@ def _look(style: Style) -> Style:
 
 
 def _marked(segment: Segment) -> tuple[int, bool]:
-    """The index of the text that `segment` shows, and whether as its marker; -1 for none."""
+    """The index of the text that `segment` shows (-1 for none), and whether it is the marker."""
     meta = segment.style.meta if segment.style is not None else {}
     return meta.get(_TEXT, -1), meta.get(_MARKER, False)
 
 
 def _find(characters: str, text: str, start: int) -> int:
-    """Where `characters` are in `text` from `start` on; only white space is lost in wrapping."""
+    """The index of `characters` in `text` from `start`: wrapping drops only white space."""
     at = start
     while not text.startswith(characters, at):
         if at >= len(text) or not text[at].isspace():

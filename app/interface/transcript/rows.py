@@ -1,9 +1,4 @@
-"""Rows of the transcript, and the window of entries that are laid out as rows.
-
-Owns how one line of an entry is composed to the full width, and which entries are laid out. Knows
-nothing of scrolling and widgets. The gutter is not part of the text: only the content is selected
-and copied.
-"""
+"""Rows of the transcript, and the window of entries that are laid out as rows."""
 
 from __future__ import annotations
 
@@ -21,7 +16,7 @@ from app.interface.transcript.plain_text import PlainText, Span, without_marks
 from app.interface.transcript.styles import Line, Styles
 
 GUTTER = 2
-"""Columns of the gutter, which holds the bar beside a question."""
+"""Width of the gutter, which holds the bar of a question and cannot be selected."""
 
 MAX_TEXT_COLUMNS = 96
 """Longer lines are hard to read."""
@@ -32,8 +27,7 @@ class Layout:
     """What rows are laid out for.
 
     Attributes:
-        styles: by kind of text.
-        available: columns of the whole widget.
+        available: width of the widget.
         highlight_origins: whether answers show the origin of each word.
     """
 
@@ -43,18 +37,18 @@ class Layout:
 
     @property
     def width(self) -> int:
-        """Columns of text."""
+        """Width of the text."""
         return max(8, min(self.available - 2 * GUTTER, MAX_TEXT_COLUMNS))
 
     @property
     def margin(self) -> int:
-        """Columns left of the gutter: the text is centred in a wide widget."""
+        """Columns left of the gutter, which centre the text in a wide widget."""
         return max(0, (self.available - self.width) // 2 - GUTTER)
 
 
 @dataclass(slots=True)
 class Row:
-    """One line: its content, the bar in its gutter, its background, and which text it shows."""
+    """One line: its content, the bar in its gutter, its background, and the texts it shows."""
 
     content: Line
     bar: Segment | None = None
@@ -70,7 +64,7 @@ class Row:
     def strip(self, layout: Layout, base: Style) -> Strip:
         """The row over the whole width; cached."""
         if self._strip is None:
-            # Offsets keep its segments apart from those of the margin, in pictures as well.
+            # Offsets keep Textual from merging its segments with those of the margin.
             content = self.text_strip(layout, base).apply_offsets(0, 0)
             strip = Strip.join([self.edge(layout, base), content])
             self._strip = strip.adjust_cell_length(layout.available, base)
@@ -82,7 +76,6 @@ class Row:
         return Strip(self.content).adjust_cell_length(layout.width, style).apply_style(style)
 
     def edge(self, layout: Layout, base: Style) -> Strip:
-        """Margin and gutter."""
         background = base + self.background if self.background else base
         bar = self.bar or Segment(" ")
         style = background + bar.style if bar.style else background
@@ -96,7 +89,7 @@ class Row:
 
 
 def rows_of(lines: Iterable[Line], spans: Iterable[tuple[Span, ...]]) -> list[Row]:
-    """One plain row for each line, which shows `spans`."""
+    """One row without bar and background for each line."""
     found = zip(lines, spans, strict=True)
     return [Row(without_marks(line), spans=shown) for line, shown in found]
 
@@ -106,23 +99,19 @@ class Entry(Protocol):
 
     @property
     def texts(self) -> Sequence[PlainText]:
-        """What can be selected, as it was last laid out; the spans of its rows refer to it."""
+        """What can be selected, as last laid out; the spans of the rows refer to it."""
         ...
 
     def rows(self, layout: Layout) -> list[Row]:
-        """The entry laid out; rows that have not changed are the same objects as before."""
+        """The entry laid out; unchanged rows are the same objects as before."""
         ...
 
 
 class RowWindow:
-    """All entries, and the rows of those near the screen.
+    """All entries, and the rows of those near the screen: of `entries[first:last]`.
 
-    It grows at both ends as the person scrolls, so that opening a chat of thousands of messages
-    costs no more than laying out the visible ones.
-
-    Attributes:
-        entries: all entries.
-        rows: the rows of `entries[first:last]`.
+    The window grows at both ends as the person scrolls, so that opening a chat of thousands of
+    messages costs no more than laying out the visible ones.
     """
 
     def __init__(self) -> None:
@@ -133,13 +122,13 @@ class RowWindow:
         self._starts: list[int] = []
 
     def show(self, entries: Sequence[Entry], at: int) -> None:
-        """Replace the entries; none is laid out, and the window grows from entry `at`."""
+        """Replace the entries; the window is empty and grows from entry `at`."""
         self.entries = list(entries)
         self.first = self.last = at
         self.rows, self._starts = [], []
 
     def grow_up(self, layout: Layout, rows: int) -> int:
-        """Lay out entries above until there are `rows` more rows; returns how many were added."""
+        """Lay out entries above until at least `rows` rows are added; returns their number."""
         above: list[list[Row]] = []
         added = 0
         while added < rows and self.first > 0:
@@ -153,7 +142,7 @@ class RowWindow:
         return added
 
     def grow_down(self, layout: Layout, rows: int) -> None:
-        """Lay out entries below until there are at least `rows` more rows, or no more entries."""
+        """Lay out entries below until at least `rows` rows are added, or no entries are left."""
         wanted = len(self.rows) + rows
         while len(self.rows) < wanted and self.last < len(self.entries):
             self._starts.append(len(self.rows))
@@ -161,7 +150,7 @@ class RowWindow:
             self.last += 1
 
     def update(self, entry: Entry, layout: Layout) -> range:
-        """Lay `entry` out again; returns the rows that have to be redrawn."""
+        """Lay `entry` out again; returns the rows to redraw."""
         index = self._index(entry)
         if index is None:
             return range(0)
@@ -197,12 +186,12 @@ class RowWindow:
         return self.first + bisect_right(self._starts, row) - 1
 
     def first_row(self, entry: Entry) -> int | None:
-        """The first row of `entry`; None where it is not laid out."""
+        """The first row of `entry`; None if it is not laid out."""
         index = self._index(entry)
         return None if index is None else self._starts[index]
 
     def _index(self, entry: Entry) -> int | None:
-        """The index of `entry` in the window; searched from the end, where entries change."""
+        """The index of `entry` in the window, searched from the end, where entries change."""
         for index in range(self.last - 1, self.first - 1, -1):
             if self.entries[index] is entry:
                 return index - self.first

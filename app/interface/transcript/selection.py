@@ -1,8 +1,8 @@
-"""Selecting in the transcript: from cells on the screen to places in texts, and to what is copied.
+"""Selection in the transcript: from cells on the screen to places in texts, and to copied text.
 
-Owns what the offsets of Textual's selections mean here: `y` numbers the texts of all entries, and
-`x` is the index of a character in its text. They stay valid when rows are added above, when the
-width changes, and while an answer grows. Knows no widgets.
+In the offsets of a selection, `y` is the number of a text among those of all entries, and `x` the
+index of a character in it. They stay valid when rows are added above, when the width changes, and
+while an answer grows.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from app.interface.transcript.plain_text import PlainText, Span
 from app.interface.transcript.rows import Layout, RowWindow
 
 MAX_TEXTS = 1 << 20
-"""More texts than an entry has; numbers of texts count on by this from entry to entry."""
+"""Text `t` of entry `e` has the number `e * MAX_TEXTS + t`; no entry has as many texts."""
 
 Extent = tuple[Offset, Offset]
-"""The place of the first selected character, and the one after the last."""
+"""The places of the first selected character and of the one after the last."""
 
 
 def offset_at(window: RowWindow, row: int, cell: int) -> Offset | None:
-    """The place that `cell` of `row` shows, or the nearest one before; None without any text."""
+    """The place at `cell` of `row`, or the nearest one, preferably above; None without any text."""
     rows = window.rows
     if row < len(rows) and rows[row].spans:
         return _offset_in(window, row, cell)
@@ -46,8 +46,8 @@ def _offset_in(window: RowWindow, row: int, cell: int) -> Offset:
         return Offset(span.start, number)
     if cell < span.end_cell:
         return Offset(span.index_at(cell), number)
-    # Textual includes the character under the pointer: at the end of a line the white space that
-    # is lost in wrapping. A word that is divided here has none, and its next letter is not meant.
+    # Textual includes the character under the pointer: at the end of a line that is white space
+    # dropped by wrapping. Where a word is divided, the next letter must not be included.
     following = text_at(window, number).shown[span.end : span.end + 1]
     return Offset(span.end - bool(following.strip()), number)
 
@@ -63,7 +63,7 @@ def text_at(window: RowWindow, number: int) -> PlainText:
 
 
 def selected_text(window: RowWindow, layout: Layout, extent: Extent) -> str:
-    """What is between two places, as it was written."""
+    """The text between two places, as it was written."""
     pieces: list[str] = []
     for number, text in _texts(window, layout, extent):
         start, end = _characters(number, extent)
@@ -85,7 +85,7 @@ def _texts(window: RowWindow, layout: Layout, extent: Extent) -> Iterator[tuple[
 
 
 def _characters(number: int, extent: Extent) -> tuple[int, int]:
-    """The characters that are selected of a text that `extent` touches."""
+    """Start and end of the selected characters in a text that `extent` touches."""
     start, end = extent
     return start.x if number == start.y else 0, end.x if number == end.y else MAX_TEXTS
 
@@ -100,7 +100,7 @@ def highlight(content: Strip, window: RowWindow, row: int, extent: Extent, style
     for left, right in cells:
         if left < right:
             before, selected, after = content.divide([left, right, content.cell_length])
-            # Over the style of the text: code has a background of its own.
+            # As a post style, since code has its own background.
             painted = Strip(Segment.apply_style(selected, post_style=style), right - left)
             content = Strip.join([before, painted, after])
     return content

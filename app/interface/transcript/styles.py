@@ -1,7 +1,4 @@
-"""The styles of the transcript: Rich styles taken from the theme, and the console for layout.
-
-Owns how each kind of text is styled. The colours are set in `transcript.tcss`, by component class.
-"""
+"""The styles of the transcript, from the component classes of `transcript.tcss`."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ Line = list[Segment]
 """One line of the screen, without its line break."""
 
 TINT_STRENGTH = 0.28
-"""How strongly the background of a word shows the colour of its origin."""
+"""How strongly the colour of its origin tints the background of a word."""
 
 KINDS = frozenset(
     {
@@ -44,12 +41,12 @@ KINDS = frozenset(
         "rule",
     }
 )
-"""Kinds of text; each has a component class `transcript--KIND`."""
+"""Kinds of text, each with a component class `transcript--KIND`."""
 
 
 @dataclass(frozen=True)
 class Styles:
-    """Styles by kind of text, for a dark or a light `background`."""
+    """Styles by kind of text for a dark or a light background."""
 
     by_kind: dict[str, Style]
     background: Color
@@ -76,7 +73,7 @@ class Styles:
 
     @cached_property
     def _console(self) -> Console:
-        """Rich lays text out only for a console; nothing is printed on this one."""
+        """The console that Rich needs for layout; nothing is printed on it."""
         return Console(
             file=io.StringIO(),
             color_system="truecolor",
@@ -125,5 +122,5 @@ class Styles:
 
 
 def make_styles(style_of: Callable[[str], Style], background: Color, *, dark: bool) -> Styles:
-    """The styles, given the style of each component class."""
+    """The styles of all kinds of text; `style_of` returns that of a component class."""
     return Styles({kind: style_of(f"transcript--{kind}") for kind in KINDS}, background, dark)

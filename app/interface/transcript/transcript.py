@@ -1,11 +1,7 @@
 """The transcript widget: draws rows, scrolls through them, and follows the end as it grows.
 
-Owns the scroll position, the selection, and when an entry is laid out again: it grew, its reasoning
-was folded, or the styles or the width changed. `rows.py` knows which entries are laid out; how an
-entry looks is the entry's own concern.
-
-One widget draws all lines, because mounting widgets for each message and laying the screen out
-again for each fragment takes most of a core.
+One widget draws all lines: mounting widgets for each message and laying the screen out again for
+each fragment would take most of a core.
 """
 
 from __future__ import annotations
@@ -39,11 +35,11 @@ from app.interface.transcript.selection import (
 from app.interface.transcript.styles import KINDS, make_styles
 
 SCREENS_AHEAD = 1
-"""Screens laid out beyond the visible one."""
+"""Number of screens laid out beyond the visible one."""
 
 
 class LineView(ScrollView):
-    """Draws the rows of a window, one to a line, with the selection."""
+    """Draws the rows of a window, one per line, with the selection."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -71,7 +67,7 @@ class LineView(ScrollView):
         return strips
 
     def render_line(self, y: int) -> Strip:
-        """Visible line `y` as the screen looks for it under the mouse: places, cell by cell."""
+        """The visible line `y` for finding the place under the mouse, one segment per cell."""
         cells = range(self.size.width)
         places = (self._offset_at(y + self.scroll_offset.y, cell) for cell in cells)
         return Strip(
@@ -82,7 +78,7 @@ class LineView(ScrollView):
         )
 
     def _offset_at(self, row: int, cell: int) -> Offset | None:
-        """The place in the texts at `cell` of the whole width."""
+        """The place in the texts at `cell`, counted from the left edge of the widget."""
         left = self._layout.margin + GUTTER if self._layout else 0
         return offset_at(self._window, row, cell - left)
 
@@ -92,7 +88,7 @@ class LineView(ScrollView):
         row = self._window.rows[y]
         if extent is None or not row.spans:
             return row.strip(self._layout, base)
-        # Without the component's own colour, which is that of its background.
+        # Only its background: the component's colour is that of the background, too.
         style = Style(bgcolor=self.screen.get_component_rich_style("screen--selection").bgcolor)
         content = row.text_strip(self._layout, base)
         content = highlight(content, self._window, y, extent, style)
@@ -110,9 +106,9 @@ class LineView(ScrollView):
         self.refresh()
 
     def _extent_of(self, selection: Selection | None) -> Extent | None:
-        """The places that `selection` begins and ends at.
+        """The places where `selection` begins and ends.
 
-        An end outside of this widget is where the view ended when the mouse left it.
+        An end outside of this widget is the edge of the view at the time of the selection.
         """
         if selection != self._selection:
             self._selection, self._extent = selection, self._visible_extent(selection)
@@ -140,7 +136,7 @@ class LineView(ScrollView):
         self.screen.selections = {self: Selection(Offset(start, number), Offset(end, number))}
 
     def unselect(self) -> None:
-        """Forget a selection in texts that are no longer shown."""
+        """Clear a selection in texts that are no longer shown."""
         if self.is_attached and self.text_selection is not None:
             self.screen.clear_selection()
 
@@ -151,7 +147,7 @@ class LineView(ScrollView):
         return Layout(styles, self.size.width, highlight_origins)
 
     def _style_of(self, component: str) -> Style:
-        """A component's style, with a background only where it has one of its own."""
+        """A component's style, with a background only if it differs from the widget's."""
         style = self.get_component_rich_style(component)
         if style.bgcolor != self.rich_style.bgcolor:
             return style
@@ -159,7 +155,7 @@ class LineView(ScrollView):
 
 
 class EntryScroll(LineView):
-    """Scrolls through entries, and lays out more of them as the view comes near."""
+    """Scrolls through entries, and lays out more of them as the view approaches."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -176,7 +172,7 @@ class EntryScroll(LineView):
         return self._window.rows
 
     def entry_at(self, row: int) -> tuple[Entry, int] | None:
-        """The entry that `row` belongs to, and the row's index within it; None below the last."""
+        """The entry of `row`, and the row's index within it; None below the last entry."""
         return self._window.entry_at(row) if row < len(self._window.rows) else None
 
     def show(self, entries: Sequence[Entry]) -> None:
@@ -240,7 +236,7 @@ class EntryScroll(LineView):
         self._move_scrollbar()
 
     def _extend(self) -> None:
-        """Lay out more where the view is near an end of the window."""
+        """Lay out more entries if the view is near an end of the window."""
         if self._layout is None:
             return
         height, top = self.size.height, self.scroll_offset.y
@@ -254,8 +250,8 @@ class EntryScroll(LineView):
     def _update_size(self) -> None:
         """Set the virtual size to the rows that are laid out.
 
-        Assigning `virtual_size` would lay the whole screen out again; nothing else can move here,
-        because the space for the scrollbar is reserved.
+        Assigning `virtual_size` would lay the whole screen out again, needlessly: the space for the
+        scrollbar is reserved.
         """
         rows = len(self._window.rows)
         if rows != self.virtual_size.height or self.size.width != self.virtual_size.width:
@@ -265,7 +261,7 @@ class EntryScroll(LineView):
             self._scroll_to_row(self.max_scroll_y)
 
     def _move_scrollbar(self) -> None:
-        """Show the scroll position, except at the end, where every chat opens and grows."""
+        """Show the scrollbar, except while the view follows the end."""
         self.styles.scrollbar_visibility = "hidden" if self._following else "visible"
         if not self._following:
             bar = self.vertical_scrollbar
@@ -287,7 +283,7 @@ class Transcript(EntryScroll, can_focus=True):
 
     @property
     def last_answer(self) -> str:
-        """The last answer without its reasoning; empty where there is none."""
+        """The last answer without its reasoning; empty if there is none."""
         answer = self._last_answer
         return answer.parts.answer.strip() if answer is not None else ""
 
@@ -325,7 +321,7 @@ class Transcript(EntryScroll, can_focus=True):
             self._lay_out(self._layout)
 
     def toggle_reasoning(self) -> None:
-        """Fold or unfold the reasoning of all answers, depending on the last answer."""
+        """Fold or unfold the reasoning of all answers; the last answer decides which."""
         answers = [entry for entry in self.entries if isinstance(entry, Answer)]
         folded = not answers[-1].folded if answers else True
         for answer in answers:
@@ -334,7 +330,7 @@ class Transcript(EntryScroll, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         if event.chain > 1:
-            event.prevent_default()  # Textual would select everything
+            event.prevent_default()  # Textual would select the whole widget
             place = self._offset_at(event.y + self.scroll_offset.y, event.x)
             if place is not None:
                 select = self.select_word if event.chain == 2 else self.select_paragraph
@@ -364,7 +360,7 @@ class Transcript(EntryScroll, can_focus=True):
             self._lay_out_if_changed()
 
     def _lay_out_if_changed(self) -> None:
-        """Lay out for the current width and theme, if they differ from the layout's."""
+        """Lay out again if the width or the theme has changed."""
         if not self.size:
             return
         layout = self.current_layout(highlight_origins=self.origins_highlighted)
@@ -373,7 +369,7 @@ class Transcript(EntryScroll, can_focus=True):
             self._lay_out(layout)
 
     def _lay_out(self, layout: Layout) -> None:
-        """Lay the window out again, keeping the topmost visible row in place."""
+        """Lay the window out again, keeping the first visible row in place."""
         anchor = self.entry_at(self.scroll_offset.y)
         self._window.lay_out_again(layout)
         self._fill()
