@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from app.engine.draft_model import (
     draft_model_name,
 )
 from app.engine.drafters import HEAVY, make_drafters
+from app.engine.engine import MAX_PASSAGES, AnswerDefaults, Engine
 from app.engine.head import open_head
 from app.engine.learned_state import LearnedState
 from app.engine.stores import Stores, make_observers, open_replay, open_stores
@@ -48,7 +49,30 @@ if TYPE_CHECKING:
 
     LoadedModel = LlamaModel | HfModel
 
-from app.engine.engine import MAX_PASSAGES, AnswerDefaults, Engine
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a model is loaded with: the command line, the settings and the folders.
+
+    Attributes:
+        light: whether drafters that take long to load are left out, unless they were named.
+    """
+
+    options: Options
+    config: Config
+    locations: Locations
+    light: bool = False
+
+    @property
+    def is_light(self) -> bool:
+        """Whether drafters are left out."""
+        return self.light and self.options.drafters == DRAFTERS
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """Names of the drafters to use."""
+        names = self.options.drafters
+        return tuple(name for name in names if name not in HEAVY) if self.is_light else names
 
 
 def load(
@@ -70,16 +94,15 @@ def load(
     """
     locations = locations or locate(options.data_dir)
     config = load_config(locations.settings)
+    setup = Setup(options, config, locations, light)
     chosen = model_path(options, config, locations)
     path = enlarged_copy(chosen, larger, locations.cache) if larger else chosen
-    model = _load_model(path, options, config, locations.probes, rows)
+    model = _load_model(setup, path, rows)
     model.template.start()
     learned, costs, calibration, backoffs = _restore_learned(model, locations)
-    names = _without_heavy(options.drafters) if light else options.drafters
+    names = setup.drafters
     stores = open_stores(names, locations, model.target, model.vocabulary, config.crest.max_bytes)
-    versioned = _open_draft_model(
-        names, stores, chosen, model, options, config, locations, light=light
-    )
+    versioned = _open_draft_model(setup, chosen, model, stores)
     versioned_head = open_head(names, stores, path, model.target, locations)
     if stores.draft_model is not None or versioned_head is not None:
         stores.replay = open_replay(locations, model.target)
@@ -110,10 +133,9 @@ def load(
     )
 
 
-def _load_model(
-    path: Path, options: Options, config: Config, probes: Path, rows: int
-) -> LoadedModel:
-    """The model, if there is memory for it; `probes` caches which files could be opened."""
+def _load_model(setup: Setup, path: Path, rows: int) -> LoadedModel:
+    """The model in the file or folder `path`, if there is memory for it."""
+    options, config = setup.options, setup.config
     layers = 0 if options.exact else options.gpu_layers
     heads = "mtp" in options.drafters
     require_memory(path, config.context, layers, config.kv_type, heads=heads)
@@ -127,7 +149,7 @@ def _load_model(
         threads=config.threads,
         context_length=config.context,
         exact=options.exact,
-        probe_cache=probes,
+        probe_cache=setup.locations.probes,
         rows=rows,
         kv_type=config.kv_type,
         heads=heads,
@@ -145,30 +167,36 @@ def _restore_learned(
 
 
 def _open_draft_model(
-    names: Sequence[str],
-    stores: Stores,
-    chosen: Path,
-    model: LoadedModel,
-    options: Options,
-    config: Config,
-    locations: Locations,
-    *,
-    light: bool,
+    setup: Setup, chosen: Path, model: LoadedModel, stores: Stores
 ) -> VersionedDraftModel | None:
-    """If it is one of the drafters `names`, open the draft model.
+    """Open the draft model of `model`, loaded from the file `chosen`, if it is a drafter.
 
-    See `_versioned_draft_model`. Errors are collected in `stores`.
+    A large one is left out of a light setup. Errors are collected in `stores`.
     """
-    versioned: VersionedDraftModel | None = None
-    light = light and options.drafters == DRAFTERS
-    if "draft-model" in names:
-        with stores.collecting_errors():
-            versioned = _versioned_draft_model(
-                chosen, model, options, config, locations, light=light
-            )
-    if versioned is not None:
+    if "draft-model" not in setup.drafters:
+        return None
+    locations = setup.locations
+    with stores.collecting_errors():
+        path = draft_model_file(setup.config.draft_model, chosen, locations)
+        if path is None or (setup.is_light and _is_large(path)):
+            return None
+        versioned = VersionedDraftModel(
+            name=draft_model_name(path, locations),
+            original=path,
+            target=model.target.fingerprint,
+            vocabulary=model.vocabulary,
+            context_length=model.target.context_length,
+            locations=locations,
+            gpu_layers=setup.options.gpu_layers,
+            threads=setup.config.threads,
+        )
         versioned.open(stores)
-    return versioned
+        return versioned
+    return None
+
+
+def _is_large(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > MAX_LIGHT_BYTES
 
 
 def _load_folder(path: Path, options: Options, config: Config) -> LoadedModel:
@@ -179,42 +207,6 @@ def _load_folder(path: Path, options: Options, config: Config) -> LoadedModel:
 
     device = "cpu" if options.gpu_layers == 0 else "auto"
     return load_model(path, device=device, context_length=config.context, threads=config.threads)
-
-
-def _versioned_draft_model(
-    chosen: Path,
-    model: LoadedModel,
-    options: Options,
-    config: Config,
-    locations: Locations,
-    *,
-    light: bool,
-) -> VersionedDraftModel | None:
-    """Where the draft model of `model`, opened from the file `chosen`, comes from; None for none.
-
-    With `light`, a large file is left out.
-
-    Raises:
-        ModelError: there is no model of the name in the settings.
-    """
-    path = draft_model_file(config.draft_model, chosen, locations)
-    if path is None or (light and path.is_file() and path.stat().st_size > MAX_LIGHT_BYTES):
-        return None
-    return VersionedDraftModel(
-        name=draft_model_name(path, locations),
-        original=path,
-        target=model.target.fingerprint,
-        vocabulary=model.vocabulary,
-        context_length=model.target.context_length,
-        locations=locations,
-        gpu_layers=options.gpu_layers,
-        threads=config.threads,
-    )
-
-
-def _without_heavy(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The drafters without those that need large libraries, unless the user named them."""
-    return tuple(name for name in names if name not in HEAVY) if names == DRAFTERS else names
 
 
 def with_drafters(
