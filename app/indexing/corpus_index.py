@@ -1,10 +1,8 @@
-"""The corpus as one tokenizer's drafting stores: its texts as token ids, and the CREST of them.
+"""The drafting stores of one tokenizer: the corpus as token ids, and CREST built from them.
 
-The texts are the truth; the stores are updated by a difference of keys. Whatever was added or
-removed since the last run, in the library or in chats, by another process or before a kill, is part
-of that difference, and `run` works through it in slices. Owns what is done in which order, how
-texts are split for a tokenizer, and the ids of spans in CREST. Refuses to know threads, screens
-and when to run (`app.indexing.indexer`).
+The stores are updated by the difference between their keys and those of the corpus. It covers all
+that was added or removed since the last run, in the library or in chats, by another process or
+before a kill, and `run` works through it in slices. `app.indexing.indexer` decides when to run.
 """
 
 from __future__ import annotations
@@ -38,32 +36,32 @@ KINDS = {
     CODE: draft_tree.CODE.bit_length() - 1,
     SHELL: draft_tree.CODE.bit_length() - 1,
 }
-"""Kind of text → its number in CREST: the position of the bit of the origin it is credited to."""
+"""Kind of text → its number in CREST: the bit position of the draft origin that it counts as."""
 
 MAX_ENCODE_CHARACTERS = 2**16
-"""Characters given to a tokenizer at once; it takes many times their memory."""
+"""Characters tokenized in one call, which takes many times their memory."""
 SLICE_CHARACTERS = 2**20
-"""Characters tokenized between two writes: about a second's work."""
+"""Characters tokenized between two writes, about a second's work."""
 
 TOKENS_FILE = "tokens.db"
 CREST_FILE = "crest.db"
 LOCK_FILE = "work.lock"
 WANTED_SUFFIX = ".wanted"
-"""Suffix of the file next to the lock that is touched by whoever waits for the lock."""
+"""Suffix of the file next to the lock that a process touches when it waits for the lock."""
 LOCK_TIMEOUT_S = 60.0
-"""How long deleting a text waits for whoever is indexing."""
+"""Time that deleting a text waits for a process that is indexing."""
 LOCK_RETRY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class IndexingProgress:
-    """How far a run has come.
+    """Progress of a run.
 
     Attributes:
-        done, total: texts tokenized, and all that have to be.
-        tokens: in the texts tokenized by this run.
+        done, total: number of texts tokenized, and to tokenize.
+        tokens: number of tokens in the texts tokenized by this run.
         imports: whether imported texts are among them; else they are chats.
-        building: whether all texts are tokenized and CREST is being built from them.
+        building: whether all texts are tokenized and CREST is being built.
         seconds_left: None while unknown.
     """
 
@@ -76,10 +74,9 @@ class IndexingProgress:
 
 
 class CorpusIndex:
-    """The stores of one tokenizer, and the corpus they are made from. For one thread.
+    """The stores of one tokenizer, and the corpus they are built from. For one thread.
 
     Attributes:
-        corpus: the texts.
         lock: must be held to call `learn` or `run`.
     """
 
@@ -98,7 +95,7 @@ class CorpusIndex:
         self._vocabulary = vocabulary
 
     def last_wanted(self) -> int:
-        """Changes when another process needs the lock: its holder then has to release it."""
+        """A value that changes when another process needs the lock; its holder must release it."""
         try:
             return self.lock.path.with_suffix(WANTED_SUFFIX).stat().st_mtime_ns
         except FileNotFoundError:
@@ -112,18 +109,17 @@ class CorpusIndex:
         return bool(self._missing(dict(span_ids(self._cache))))
 
     def learn(self, keys: Sequence[bytes]) -> bool:
-        """Add the few texts under `keys`, just stored; False if that needs a `run` instead."""
+        """Add the few newly stored texts under `keys`; False if CREST needs a `run` for them."""
         read = ((key, self.corpus.read(key)) for key in keys)
         texts = [tokenize_text(key, found, self._vocabulary) for key, found in read if found]
         self._cache.write(texts)
         return self._crest.update([one for text in texts for one in token_texts(text)])
 
     def run(self, *, settle: bool = False) -> Generator[IndexingProgress]:
-        """Bring the stores up to date. If it is interrupted, the next run continues.
+        """Bring the stores up to date; after an interruption the next run resumes.
 
-        Few texts are added to CREST's delta, which costs what they cost. With `settle` everything
-        is rebuilt unless it was, so that the store depends on the texts alone, not on the order in
-        which they were added.
+        A few texts are added to CREST's delta at a cost proportional to them. With `settle` CREST
+        is rebuilt if anything was added, so that it depends on the texts alone, not on their order.
         """
         spans = remove_deleted(self.corpus, self._cache, self._crest)
         added = self.corpus.difference(self._cache.keys()).added
@@ -140,7 +136,7 @@ class CorpusIndex:
             self._build(missing, settle)
 
     def merge_due(self) -> bool:
-        """Whether enough was added since the last rebuild that an idle moment should take it in."""
+        """Whether enough was added since the last rebuild to rebuild CREST when idle."""
         return self._crest.merge_due()
 
     def _tokenize(self, keys: Sequence[bytes]) -> Iterator[IndexingProgress]:
@@ -160,7 +156,7 @@ class CorpusIndex:
                 batch, characters = [], 0
 
     def _missing(self, spans: Mapping[bytes, bytes]) -> list[bytes]:
-        """Keys of tokenized texts that CREST does not have completely, among all `spans`."""
+        """Keys of the tokenized texts, among `spans`, that CREST lacks wholly or in part."""
         return sorted({spans[unknown] for unknown in self._crest.unknown(spans)})
 
     def _build(self, missing: Sequence[bytes], settle: bool) -> None:
@@ -169,7 +165,7 @@ class CorpusIndex:
             self._crest.rebuild(self._spans(self._cache.keys()))
 
     def _delta(self, keys: Sequence[bytes]) -> Iterator[TokenText]:
-        """The spans of the texts under `keys`, up to more than fit into CREST's delta."""
+        """The spans of the texts under `keys`, until they exceed CREST's delta."""
         tokens = 0
         for text in self._spans(keys):
             yield text
@@ -192,19 +188,19 @@ def span_id(key: bytes, number: int) -> bytes:
 
 
 def token_texts(text: TokenizedText) -> Iterator[TokenText]:
-    """The spans of a text; to CREST each is a text of its own."""
+    """The spans of a text, each a separate text to CREST."""
     for number, span in enumerate(text.spans):
         yield TokenText(span_id(text.key, number), span.tokens, span.kind)
 
 
 def tokenize_text(key: bytes, parts: Sequence[CorpusText], vocabulary: Vocabulary) -> TokenizedText:
-    """The token ids of `parts`; stored ids are reused if they are of this tokenizer."""
+    """The token ids of `parts`; stored ids are reused if this tokenizer made them."""
     spans = []
     for part in parts:
         if part.tokens and part.tokenizer == vocabulary.fingerprint:
             tokens = np.array(part.tokens, dtype=np.uint32)
         else:
-            # Arrays at once: as Python's integers, the ids of a long text take nine times as much.
+            # Piece by piece into arrays: a list of Python integers takes nine times the memory.
             pieces = (vocabulary.encode(piece) for piece in split_text(part.text))
             tokens = np.concatenate(
                 [np.empty(0, np.uint32), *(np.array(piece, np.uint32) for piece in pieces)]
@@ -214,7 +210,7 @@ def tokenize_text(key: bytes, parts: Sequence[CorpusText], vocabulary: Vocabular
 
 
 def split_text(text: str, size: int = MAX_ENCODE_CHARACTERS) -> Iterator[str]:
-    """`text` in pieces of at most `size` characters, split at line ends where possible."""
+    """`text` in pieces of at most `size` characters, split after line ends where possible."""
     start = 0
     while start < len(text):
         end = start + size
@@ -230,7 +226,7 @@ def crest_path(locations: Locations, tokenizer: str) -> Path:
 
 
 def token_counts(locations: Locations, tokenizer: str) -> dict[bytes, int]:
-    """Token counts by key, of the texts tokenized for the tokenizer with this fingerprint.
+    """Number of tokens by key, for the texts tokenized with this tokenizer (a fingerprint).
 
     Raises:
         StoreError: the store cannot be opened.
@@ -261,24 +257,23 @@ def open_index(
 def forget_removed_texts(locations: Locations, budget_bytes: int) -> None:
     """Erase what is no longer in the corpus from every tokenizer's stores.
 
-    What CREST cannot subtract, or what is too much for that, it drops; the next `run` with that
-    tokenizer rebuilds it.
+    If CREST cannot subtract it, it is emptied, and the next `run` with that tokenizer rebuilds it.
 
     Raises:
-        StoreError: a store cannot be written, or another process reads an older state of it or is
-            updating it, and does not finish in time.
+        StoreError: a store cannot be written, or another process keeps reading an older state of it
+            or updating it.
     """
     folders = [file.parent for file in sorted(locations.projections.glob(f"*/{TOKENS_FILE}"))]
     with _corpus(locations) as corpus:
         for folder in folders:
-            # Whoever holds the lock may have deleted text in memory.
+            # The holder of the lock may have deleted text in memory.
             with _held(folder / LOCK_FILE), _stores(folder, budget_bytes) as (cache, crest):
                 remove_deleted(corpus, cache, crest)
 
 
 @contextmanager
 def _held(path: Path) -> Iterator[None]:
-    """Hold a lock that others hold briefly, or until they see that it is wanted."""
+    """Hold a lock that others release after a short time, or when they see that it is wanted."""
     lock, started = WorkLock(path), monotonic()
     if not lock.acquire():
         path.with_suffix(WANTED_SUFFIX).touch()
@@ -296,16 +291,13 @@ def _held(path: Path) -> Iterator[None]:
 
 
 def remove_deleted(corpus: Corpus, cache: TokenCache, crest: CrestStore) -> dict[bytes, bytes]:
-    """Remove what is no longer in the corpus from the stores made from it.
-
-    Returns the spans that are left, as `span_ids`.
-    """
+    """Remove what is no longer in the corpus from the stores; returns the remaining `span_ids`."""
     removed = corpus.difference(cache.keys()).removed
     crest.forget([one for text in cache.read(removed) for one in token_texts(text)])
-    # What a damaged cache did not know is in CREST under no text.
+    # Spans that a damaged cache has lost belong to no text.
     spans = dict(span_ids(cache, frozenset(removed)))
     crest.retain(spans)
-    # Last: while the cache still has it, the next call repeats all of this.
+    # Last, so that the next call repeats all of this if it is interrupted.
     cache.forget(removed)
     return spans
 
@@ -313,7 +305,7 @@ def remove_deleted(corpus: Corpus, cache: TokenCache, crest: CrestStore) -> dict
 def span_ids(
     cache: TokenCache, without: frozenset[bytes] = frozenset()
 ) -> Iterator[tuple[bytes, bytes]]:
-    """The id of every span in `cache`, with its text's key, except texts in `without`."""
+    """The id of every span in `cache` and its text's key, except for texts in `without`."""
     for key, spans in cache.span_counts():
         if key not in without:
             for number in range(spans):

@@ -1,13 +1,9 @@
-"""Embedding the passages: which model does it, doing it while idle, and searching what is done.
+"""Embeds the passages while idle, and searches those that are embedded.
 
-Without an embedding model, texts are searched by their words alone. Passages are embedded a few at
-a time, on a thread of their own, so that a question need not wait; whatever is embedded is searched
-at once. All vectors are compared with a query: of 100 thousand with 384 dimensions that is 35 ms of
-CPU (47 ms for sixteen queries), while an HNSW graph of 10 thousand takes 3.6 s to build, again in
-every session.
-
-Owns the loaded model. Refuses to know which model is chosen (`app.models.selection`) and how
-rankings are combined (`app.indexing.passage_index`).
+Without an embedding model, texts are searched by their words alone. Passages are embedded in small
+batches on a separate thread, so that a question need not wait, and are searchable at once. Search
+is exact: 100 thousand vectors of 384 dimensions take 35 ms of CPU (47 ms for sixteen queries),
+while building an HNSW graph of 10 thousand takes 3.6 s in every session.
 """
 
 from __future__ import annotations
@@ -30,7 +26,7 @@ if TYPE_CHECKING:
     from engines.llama.embedding import EmbeddingModel
 
 MIN_BATCH_S, MAX_BATCH_S = 0.1, 0.4
-"""Seconds for a batch of passages outside of which the batch is doubled or halved."""
+"""Bounds of the time for a batch of passages, outside of which the batch is doubled or halved."""
 MAX_BATCH = 64
 POLL_S = 0.05
 
@@ -39,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingProgress:
-    """How many passages are embedded."""
+    """Number of passages embedded, and of all passages."""
 
     done: int
     total: int
@@ -49,10 +45,10 @@ class PassageEmbedding:
     """Embeds and searches the passages of one store. For one thread.
 
     Args:
-        passages: over a connection of its own; closed with this.
-        probe_cache: as for `engines.llama.model.load`.
-        choose: the file of the embedding model to use; None for none. May take a while.
-        report: takes what keeps a model from being used, once each.
+        passages: over a connection of its own; `close` closes it.
+        probe_cache: see `engines.llama.model.load`.
+        choose: returns the file of the embedding model, or None for none. May take a while.
+        report: called once for each error that prevents the use of a model.
         configured: whether the settings name the model.
     """
 
@@ -84,10 +80,10 @@ class PassageEmbedding:
         self._passages.close()
 
     def retriever(self, texts: frozenset[bytes] | None = None) -> DenseRetriever | None:
-        """Searches what is embedded by now; None if there is nothing, or no model for it.
+        """Searches the passages embedded so far; None if there are none, or no model for them.
 
         Args:
-            texts: keys of the texts to be searched; None for all.
+            texts: keys of the texts to search; None for all.
 
         Raises:
             StoreError: the store cannot be read.
@@ -115,7 +111,7 @@ class PassageEmbedding:
 
     @property
     def path(self) -> Path | None:
-        """The file of the model that the stored vectors are of; None if there is none.
+        """The file of the model that made the stored vectors; None if there are none.
 
         Raises:
             StoreError: the store cannot be read.
@@ -134,7 +130,7 @@ class PassageEmbedding:
         return embedded == total
 
     def embed(self) -> Generator[EmbeddingProgress | None]:
-        """Embed all that is not embedded; may be stopped at any yield, and begun anew.
+        """Embed all passages that are not embedded; may be stopped at any yield and started again.
 
         Yields None while there is nothing to report.
 
@@ -175,7 +171,7 @@ class PassageEmbedding:
                 batch = max(batch // 2, 1)
 
     def _embedder(self, model: EmbeddingModel) -> Generator[None, None, Embedder]:
-        """What the vectors of `model` are to be known by."""
+        """The description of `model` to store with its vectors."""
         known = self._stored.embedder
         if known is not None and known.fingerprint == model.fingerprint:
             return replace(known, path=str(model.path))
@@ -183,14 +179,14 @@ class PassageEmbedding:
         return Embedder(model.fingerprint, str(model.path), model.width, unrelated)
 
     def _elsewhere(self, work: Callable[[], T]) -> Generator[None, None, T]:
-        """The result of `work`, done on the other thread."""
+        """The result of `work`, run on the embedding thread."""
         result: Future[T] = self._thread.submit(work)
         while wait([result], POLL_S).not_done:
             yield
         return result.result()
 
     def _check_configured(self) -> None:
-        """Report a model of the settings that cannot be used, before anything was embedded."""
+        """Report a configured model that cannot be used, before anything is embedded."""
         if self._unchecked:
             self._unchecked = False
             try:
@@ -199,15 +195,13 @@ class PassageEmbedding:
                 self._tell(error)
 
     def _usable(self, embedder: Embedder) -> EmbeddingModel | None:
-        """The model of the stored vectors; None, reported, if it is gone or another one now."""
+        """The model of the stored vectors; None, with a report, if it is missing or changed."""
         try:
             if self._model is None or self._model.fingerprint != embedder.fingerprint:
                 self._model = self._load(self._where(Path(embedder.path)))
-            if (self._model.fingerprint, self._model.width) == (
-                embedder.fingerprint,
-                embedder.width,
-            ):
-                return self._model
+            model = self._model
+            if (model.fingerprint, model.width) == (embedder.fingerprint, embedder.width):
+                return model
             self._tell(
                 ModelError(
                     f"the embedding model {embedder.path} changed; specchat indexes your imports"
@@ -219,8 +213,8 @@ class PassageEmbedding:
         return None
 
     def _where(self, path: Path) -> Path:
-        """Where the model that was at `path` is now: another version of Python, for instance, has
-        the built-in one elsewhere."""
+        """The present path of the model that was at `path`: a Python upgrade, for instance, moves
+        the built-in one."""
         return path if os.path.isfile(path) else self._choose() or path
 
     def _load(self, path: Path) -> EmbeddingModel:

@@ -1,15 +1,14 @@
 """Keeps the corpus index of the loaded model up to date while specchat runs.
 
-Owns one thread, which polls about once a second, and the child process it starts for longer work
-(`python -m app.indexing.indexer`). A finished answer is indexed at once, in milliseconds; an
-import, a deleted import or a tokenizer that is new here is left to the child. So is merging what
-was added into the large store; it waits until nothing has come for a minute, and for mains power.
-Refuses to know what there is to do and how it is done (`app.indexing.corpus_index`).
+One thread polls about once a second and indexes a finished answer at once, in milliseconds. A child
+process (`python -m app.indexing.indexer`) does longer work: an import, a deleted import, or a new
+tokenizer. It also merges additions into the large store, after a minute without new ones and on
+mains power.
 
-The child has the lowest priority: building CREST takes memory, and minutes if the library is large,
-and neither may slow the answer that is being written. It emits one message for each step. It may be
-killed at any time, and exits by itself when another process has to erase something: what it holds
-in memory must not be written after that.
+The child has the lowest priority, since building CREST of a large library takes memory and minutes
+and must not slow the answer being written. It emits a message for each step and may be killed at
+any time. It exits when another process has to erase something: what it holds in memory must not be
+written after that.
 """
 
 from __future__ import annotations
@@ -35,27 +34,26 @@ from engines.child_process import LOWEST_PRIORITY, ChildProcess, emit, run_child
 from engines.target import Vocabulary
 
 NotifyIndexer = Callable[[IndexingProgress | None, SpecchatError | None], object]
-"""Called with the worker's progress (None: there is no worker) and with what failed."""
+"""Called with the worker's progress (None without a worker) and the last error."""
 
 POLL_INTERVAL_S = 1.0
-"""An answer can be drafted from this long after its end."""
+"""Delay after which a finished answer can be drafted from."""
 RETRY_INTERVAL_S = 15.0
 """Time until the next attempt if another process is doing the same work."""
 QUIET_S = 60.0
-"""Without a new message or import for so long, what was added is merged into the large store."""
+"""Time without a new message or import after which additions are merged into the large store."""
 WORKER = "app.indexing.indexer"
-"""The module of the worker."""
 EXIT_YIELDED = 75
-"""Exit code of a worker that yielded to a process waiting for the lock; it is started again."""
+"""Exit code of a worker that yielded the lock to another process; it is started again."""
 
 
 class Indexer:
-    """The thread, from `start` to `close`.
+    """The indexing thread, from `start` to `close`.
 
     Attributes:
-        progress: of the running worker; None if there is none.
-        error: why the last work failed; None if it did not.
-        enabled: whether longer work may be done; finished answers always are, in milliseconds.
+        progress: progress of the running worker; None if there is none.
+        error: why the last worker failed; None if it did not.
+        enabled: whether workers may run; finished answers are always indexed.
     """
 
     def __init__(
@@ -66,9 +64,9 @@ class Indexer:
         budget_bytes: int,
         notify: NotifyIndexer = lambda progress, error: None,
     ) -> None:
-        """For the tokenizer of `model`, a GGUF file, which is `vocabulary`.
+        """Index for `vocabulary`, the tokenizer of `model`.
 
-        `notify` is called on the indexer's thread whenever `progress` or `error` changed.
+        `notify` is called on the indexer's thread whenever `progress` or `error` changes.
         """
         self.progress: IndexingProgress | None = None
         self.error: SpecchatError | None = None
@@ -87,14 +85,14 @@ class Indexer:
         self._thread.start()
 
     def switch(self, enabled: bool) -> None:
-        """Do longer work from now on, or stop it at once; what is left is done later."""
+        """Allow workers, or stop the running one at once; its remaining work is done later."""
         self.enabled = enabled
         worker = self._worker
         if worker is not None and not enabled:
             worker.stop()
 
     def close(self) -> None:
-        """Stop at once; what is not done is left for the next session."""
+        """Stop at once; remaining work is left for the next session."""
         self._closing.set()
         worker = self._worker
         if worker is not None:
@@ -118,7 +116,7 @@ class Indexer:
                 # Wait until the version is stable: an import is written in many transactions.
                 version, due = current, True
             elif not self.enabled:
-                due = True  # what was stopped, or came meanwhile
+                due = True  # a stopped worker, or texts that arrive meanwhile
             elif due:
                 due = self._is_due(index)
                 due = refused = due and not self._run_worker(index)
@@ -137,9 +135,9 @@ class Indexer:
         return index.is_due() or passages_due(self._locations, index.corpus.library)
 
     def _run_worker(self, index: CorpusIndex, *, settle: bool = False) -> bool:
-        """Have a worker process do all that is due; False if it has to be started again later.
+        """Run a worker process; False if it has to be started again later.
 
-        With `settle` it rebuilds CREST, if anything was added since it was rebuilt.
+        With `settle` it rebuilds CREST if anything was added since the last rebuild.
         """
         if not index.lock.acquire():
             return False
@@ -149,7 +147,7 @@ class Indexer:
         with ChildProcess(*command) as worker:
             self._worker = worker
             if self._closing.is_set():
-                # `close` may have looked for a worker before there was this one.
+                # `close` may have been called before this worker existed.
                 worker.stop()
             remaining = RemainingTime()
             try:
@@ -165,7 +163,7 @@ class Indexer:
         return code != EXIT_YIELDED
 
     def _worker_error(self, code: int, failure: str) -> SpecchatError | None:
-        """Why the worker failed. It is not started again before something changes."""
+        """Why the worker failed. It is not started again until something changes."""
         if code in (0, EXIT_YIELDED) or self._closing.is_set() or not self.enabled:
             return None
         return StoreError(f"indexing failed: {failure or f'exit code {code}'}")
@@ -182,9 +180,9 @@ def catch_up(
     budget_bytes: int,
     message: int,
 ) -> Popen[bytes] | None:
-    """Index the messages after `message`, as a command does before it ends.
+    """Index the messages after `message` before a command ends.
 
-    Longer work is left to a detached process, which is returned, if any.
+    Longer work is left to a detached process, which is returned.
 
     Raises:
         StoreError: a store cannot be read or written.
@@ -206,7 +204,7 @@ def worker_command(
 
 
 def _index_messages(index: CorpusIndex, message: int) -> tuple[int, bool]:
-    """Index the messages after `message`; the last one seen, and whether all of them fitted."""
+    """Index the messages after `message`; returns the last one seen, and whether all fitted."""
     keys, last = index.corpus.messages_since(message)
     if not keys:
         return last, True
@@ -219,20 +217,18 @@ def _index_messages(index: CorpusIndex, message: int) -> tuple[int, bool]:
 
 
 REPORT_INTERVAL_S = 0.1
-"""Seconds between two messages about passages."""
+"""Time between two messages about passages."""
 CHECK_INTERVAL_S = 0.2
-"""Seconds between two checks whether another process requests the stores."""
+"""Time between two checks whether another process requests the stores."""
 
 
 def bring_up_to_date(arguments: Sequence[str]) -> None:
     """In the child: do all that is due, unless another process does it.
 
     Args:
-        arguments: model file; data, cache and configuration directory; bytes CREST may take; 1 to
-            rebuild CREST if anything was added since it was rebuilt, else 0.
+        arguments: model file; data, cache and configuration directory; size limit of CREST in
+            bytes; 1 to rebuild CREST if anything was added since the last rebuild, else 0.
     """
-    # Here, not above: the module is also imported by commands that load no model.
-
     model, data, cache, config, budget, settle = arguments
     locations = Locations(Path(data), Path(cache), Path(config))
     vocabulary = open_vocabulary(Path(model))
@@ -244,7 +240,7 @@ def bring_up_to_date(arguments: Sequence[str]) -> None:
 
 
 def _report_passages(texts_left: Iterable[int]) -> None:
-    """Emit how many texts are cut into passages: of all that are `texts_left` at first."""
+    """Emit progress from the numbers of texts that are still to be split into passages."""
     total, due = 0, 0.0
     for left in texts_left:
         total = max(total, left)
@@ -255,7 +251,7 @@ def _report_passages(texts_left: Iterable[int]) -> None:
 
 @contextmanager
 def _exit_when_preempted(index: CorpusIndex) -> Iterator[None]:
-    """Exit the process, from a thread, as soon as another one requests the stores."""
+    """Exit the process, from a thread, as soon as another process requests the stores."""
     before, done = index.last_wanted(), Event()
 
     def watch() -> None:

@@ -1,8 +1,6 @@
-"""The library as passages that answer queries: updated, searched, and mapped back to files.
+"""The library as passages: updated, searched, and mapped back to files.
 
-The texts are the truth; the passages are updated by a difference of keys, so one changed file costs
-that file. Owns the order of ranked passages and how many of one document are shown. Refuses to know
-how passages are ranked (`datastores.passages`) and where they are shown.
+The passages are updated by the difference of keys, so that a changed file costs only that file.
 """
 
 from __future__ import annotations
@@ -30,15 +28,14 @@ from engines.retrieval.reranking import Reranker
 from engines.retrieval.translations import TRANSLATIONS_FILE, Translations
 
 MAX_PER_DOCUMENT = 2
-"""Passages of one document among the results: the third says little that the first two did not."""
+"""Most passages of one document among the results: a third one adds little."""
 OVERFETCH = 4
-"""Times as many passages may be relevant, or near, as are asked for: long documents crowd nobody
-out, and among many some passage shares words with any question by coincidence."""
+"""Candidates per requested passage: more, so that long documents do not dominate; not all, since
+among many some share words with any question by coincidence."""
 SHARING_FIT = 1.6
-"""How well a passage that shares rare words with a question must also fit it, if only one item is
-kept: a small model takes that item for the answer. Of 705 questions on other subjects, .925 find
-nothing in 7,225 tldr pages (.914 without this); of 150 about these pages, .933 find the right one
-(.94)."""
+"""Minimum fit of a passage that shares rare words with a question, if only one item is kept: a
+small model takes that item for the answer. Of 705 questions on other subjects, .925 find nothing in
+7,225 tldr pages (.914 without this); of 150 about these pages, .933 find the right one (.94)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +43,13 @@ class FoundPassage:
     """A passage and where it was imported from.
 
     Attributes:
-        import_path: the path that was imported.
-        file: the file it is in: `import_path` itself, or a name within it.
-        title: of the document.
+        file: the name of `import_path` itself, or a name within it.
+        title: title of the document.
         part: number of the document's part (a chat's message), from 0.
-        chunk: content, heading and lines.
-        score: how well it answers the query; only ratios within one search mean something.
-        nearness_fit: what its meaning adds to how well it fits.
-        excerpt: what is kept of the content; empty for all of it.
-        fit: how well that fits the question; see `engines.retrieval.excerpts`.
+        score: comparable within one search only.
+        nearness_fit: contribution of embedding similarity to the fit.
+        excerpt: the part of the content that is kept; empty for all of it.
+        fit: fit of the excerpt; see `AskedQuestion.fit`.
     """
 
     import_path: str
@@ -69,20 +64,20 @@ class FoundPassage:
 
     @property
     def quoted(self) -> str:
-        """What a model is given of it."""
+        """The text that a model is given."""
         return self.excerpt or self.chunk.content
 
     @property
     def path(self) -> Path:
-        """The file on disk, as far as it is still there."""
+        """The file on disk, which may no longer exist."""
         import_path = Path(self.import_path)
         return import_path if import_path.name == self.file else import_path / self.file
 
 
 def update(library: Library, passages: PassageStore) -> Generator[int]:
-    """Make `passages` hold exactly the texts of `library`; yields how many are left to be added.
+    """Make `passages` hold exactly the texts of `library`; yields how many are left to add.
 
-    May be stopped at any yield; the next call goes on.
+    May be stopped at any yield; the next call resumes.
 
     Raises:
         StoreError: a store cannot be read or written.
@@ -102,10 +97,10 @@ def update(library: Library, passages: PassageStore) -> Generator[int]:
 
 
 def update_passages(locations: Locations, library: Library) -> Generator[int]:
-    """Bring the passages of the person's `library` and their counted words up to date; yields how
-    many texts are left to be added.
+    """Bring the passages of the person's `library` and their word counts up to date; yields how
+    many texts are left to add.
 
-    May be stopped at any yield; the next call goes on.
+    May be stopped at any yield; the next call resumes.
 
     Raises:
         StoreError: a store cannot be read or written.
@@ -117,7 +112,7 @@ def update_passages(locations: Locations, library: Library) -> Generator[int]:
 
 
 def passages_due(locations: Locations, library: Library) -> bool:
-    """Whether the passages are not those of the person's `library`, or not all are counted.
+    """Whether passages or word counts differ from the person's `library`.
 
     Raises:
         StoreError: a store cannot be read.
@@ -128,10 +123,10 @@ def passages_due(locations: Locations, library: Library) -> bool:
 
 
 def open_passages(locations: Locations) -> PassageStore:
-    """The passages of the person's library; a damaged store begins anew.
+    """The passages of the person's library; a damaged store is replaced by an empty one.
 
     Raises:
-        StoreError: they cannot be opened.
+        StoreError: the store cannot be opened.
     """
     make_folder(locations.projections)
     opened = PassageStore.open(locations.passages)
@@ -156,16 +151,15 @@ def find(
 
     Args:
         import_path: only passages imported from this path; empty for all.
-        relevant_only: leave out passages that share a word with the query by coincidence and do
-            not fit it in other words; nothing if that is all of them.
-        matching_only: leave out passages that share no word with the query and do not fit it in
-            other words, or are much worse than the best.
-        dense: ranks by meaning, too, what has a vector.
-        model: orders the best passages and items; None for their words alone.
-        items: of all list items in the passages keep the best so many, and no passage of which none
-            is kept; one without a list is one item. Where meaning ranks, too, they are sought in
-            the first so many passages; else, if `relevant_only`, they have to fit. 0: keep
-            everything.
+        relevant_only: leave out passages that share words with the query by coincidence only and do
+            not fit it otherwise.
+        matching_only: leave out passages that neither share a word with the query nor fit it, or
+            that score much lower than the best.
+        dense: also ranks passages that have a vector by embedding similarity.
+        model: reranks the best passages and items; None to rank by their words alone.
+        items: number of list items to keep, 0 for everything. A passage without a list is one item,
+            and a passage without a kept item is left out. With `dense` the items are taken from the
+            first `items` passages; without it, `relevant_only` requires that they fit.
 
     Raises:
         ModelError: `model` cannot evaluate them.
@@ -192,31 +186,25 @@ def find(
     ]
     if not items:
         return found
-    # The nearest by meaning may share no word with the question.
+    # The passages nearest by embedding may share no word with the question.
     by_words = relevant_only and dense is None
     return _excerpted(found, reranker.question, items, MIN_FIT if by_words else 0.0)
 
 
 def _excerpted(
-    found: Sequence[FoundPassage],
-    question: AskedQuestion,
-    items: int,
-    least: float,
+    found: Sequence[FoundPassage], question: AskedQuestion, items: int, min_fit: float
 ) -> list[FoundPassage]:
-    kept = excerpts([one.chunk for one in found], question, items, least)
+    kept = excerpts([one.chunk for one in found], question, items, min_fit)
     return [
-        replace(
-            found[each.passage],
-            excerpt=each.text,
-            fit=each.fit + found[each.passage].nearness_fit,
-        )
+        replace(passage, excerpt=each.text, fit=each.fit + passage.nearness_fit)
         for each in kept
+        for passage in [found[each.passage]]
     ]
 
 
 @cache
 def translations() -> Translations:
-    """Which words stand for which, as shipped; see `assets.recipe.translations`.
+    """The shipped word translations; see `assets.recipe.translations`.
 
     Raises:
         StoreError: the file is missing or damaged.
@@ -227,7 +215,8 @@ def translations() -> Translations:
 def _selected(
     library: Library, ranked: Iterable[ScoredPassage], limit: int, import_path: str
 ) -> Iterator[tuple[int, FoundPassage]]:
-    """The first `limit` that are still there, each with its id."""
+    """The first `limit` passages that still exist, at most `MAX_PER_DOCUMENT` of each text, with
+    their ids."""
     counts: Counter[bytes] = Counter()
     for scored in ranked:
         passage = scored.passage
@@ -241,10 +230,10 @@ def _selected(
 
 
 def locate(library: Library, scored: ScoredPassage, import_path: str = "") -> FoundPassage | None:
-    """Where a passage was imported from; None if it is no longer there.
+    """Where a passage was imported from; None if it no longer exists.
 
     Args:
-        import_path: the path it has to be imported from; empty for any.
+        import_path: only this import counts; empty for any.
 
     Raises:
         StoreError: the library cannot be read.
@@ -260,10 +249,10 @@ def locate(library: Library, scored: ScoredPassage, import_path: str = "") -> Fo
 
 
 def forget_passages(locations: Locations) -> None:
-    """Leave no byte of a text that the library no longer has.
+    """Erase the passages of texts that the library no longer has.
 
     Raises:
-        StoreError: a store cannot be written, or another process keeps an older state of it.
+        StoreError: a store cannot be written, or another process keeps reading an older state.
     """
     if not locations.passages.exists():
         return

@@ -1,5 +1,5 @@
 """The models on this machine: found, described, chosen, downloaded, and checked against its memory.
 
-Headless. Other programs' folders are only read, and their models used where they are; downloads go
-to the cache that Hugging Face's libraries share.
+Other programs' folders are only read, and their models used in place; downloads go to the cache
+that Hugging Face's libraries share.
 """

@@ -1,7 +1,6 @@
-"""What a model's file says about it, and whether it can be used here; sizes and times as text.
+"""Describes a model by its file, and whether it can be used; formats sizes and times.
 
-Reads the header of a file, once, since parsing one takes up to a tenth of a second, and where a
-model may hold its embeddings twice a few rows of them.
+A file's header is parsed once, since that takes up to a tenth of a second.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def format_size(count: float) -> str:
 
 
 def format_parameters(count: int) -> str:
-    """Parameters of a model: `8.0 B`, `7 M`, `4 K`."""
+    """Number of parameters: `8.0 B`, `7 M`, `4 K`."""
     if count >= 1e9:
         return f"{count / 1e9:.1f} B"
     return f"{count / 1e6:.0f} M" if count >= 1e6 else f"{count / 1e3:.0f} K"
@@ -62,14 +61,14 @@ def format_time_left(seconds: float) -> str:
 
 
 MAX_CACHED_HEADERS = 1024
-"""Files whose headers are kept, a few kilobytes each."""
+"""Headers in the cache, a few kilobytes each."""
 
 
 def read_header(path: Path) -> Metadata:
     """The header of the file at `path`.
 
     Raises:
-        ModelError: it cannot be read, or is not a model.
+        ModelError: it cannot be read, or is not a GGUF file.
     """
     try:
         status = path.stat()
@@ -80,14 +79,14 @@ def read_header(path: Path) -> Metadata:
 
 @lru_cache(MAX_CACHED_HEADERS)
 def _read(path: Path, size: int, changed: int) -> Metadata:
-    """Cached by size and time of change, in nanoseconds."""
+    """Cached by size and modification time, so that a changed file is read again."""
     return read_metadata(path)
 
 
 BASE = "probably a base model: no chat template, so it is asked in a plain form"
 EMBEDS = "an embedding model, which writes no text"
 RANK_POOLING = 4
-"""Of a model that compares two texts."""
+"""llama.cpp's pooling type of rerankers."""
 _KINDS = {
     "adapter": "an adapter, not a whole model",
     "imatrix": "an importance matrix, not a model",
@@ -101,16 +100,15 @@ class FoundModel:
     """A model on this machine.
 
     Attributes:
-        name: what a person types; unique.
+        name: unique name that a person types.
         place: the program it belongs to.
         path: the file to open.
-        size: of all its parts, in bytes.
-        quantisation: such as `Q4_K_M`; empty if neither name nor header says.
-        architecture: such as `llama`; empty if the header could not be read.
-        parameters: number of weights.
-        context_length: tokens the model was trained for.
+        size: size of all its parts in bytes.
+        quantisation: such as `Q4_K_M`; empty if unknown.
+        architecture: such as `llama`; empty if the header cannot be read.
+        context_length: tokens of the context it was trained with.
         problem: why it cannot chat; empty if it can.
-        remark: what to know before choosing it; may be empty.
+        remark: advice before choosing it; may be empty.
     """
 
     name: str
@@ -131,7 +129,7 @@ class FoundModel:
 
 
 def describe(candidate: ModelCandidate) -> FoundModel:
-    """Read the headers of a candidate's files."""
+    """Describe a candidate by the headers of its files."""
     if candidate.files[0].is_dir():
         return _describe_folder(candidate)
     named = quantisation(candidate.name.rpartition(":")[2])
@@ -183,7 +181,7 @@ def _remarks(model: SafetensorsModel) -> str:
 
 
 def header_quantisation(metadata: Metadata) -> str:
-    """The quantisation by the header: the declared one, else the most common type of weights."""
+    """The quantisation that the header declares, else the most common type of its weights."""
     from gguf.constants import GGMLQuantizationType, LlamaFileType
 
     declared = metadata.values.get("general.file_type")
@@ -197,14 +195,14 @@ def header_quantisation(metadata: Metadata) -> str:
 MAX_TABLE_ROW_BYTES = 1 << 20
 SAMPLED_ROWS = 8
 MIN_TIED_SIMILARITY = 0.9
-"""Cosine of the same rows in two quantisations; of two matrices of an untied model it is near 0."""
+"""Cosine above which two matrices are quantisations of the same one; it is near 0 if untied."""
 
 
 def count_parameters(path: Path, metadata: Metadata) -> int:
-    """Number of weights in the file at `path`; those that a model uses twice count once.
+    """Number of weights in the file at `path`, with tied embeddings counted once.
 
-    Files of models with tied embeddings may hold these again as output matrix, in another
-    quantisation: so a model of 494 million parameters has a file of 630 million weights.
+    Files may contain tied embeddings again as the output matrix, in another quantisation: a model
+    of 494 million parameters then has a file of 630 million weights.
     """
     tables = [metadata.tables.get(name) for name in (EMBEDDINGS, OUTPUT)]
     found = [table for table in tables if table is not None and len(table.shape) == 2]
@@ -219,7 +217,7 @@ def count_parameters(path: Path, metadata: Metadata) -> int:
 
 
 def _sampled_rows(path: Path, header: int, table: Tensor) -> NDArray[np.float64]:
-    """Some rows of a matrix, one after another, float64 [n]; empty where they cannot be read."""
+    """Some rows of a matrix, concatenated, float64 [n]; empty if they cannot be read."""
     from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
     from gguf.quants import dequantize
 
@@ -237,13 +235,13 @@ def _sampled_rows(path: Path, header: int, table: Tensor) -> NDArray[np.float64]
     try:
         with np.errstate(all="ignore"):
             values = dequantize(np.frombuffer(b"".join(raw), np.uint8).reshape(-1, length), kind)
-    except NotImplementedError:  # a type that gguf does not read yet
+    except NotImplementedError:  # a type that gguf cannot dequantise
         return np.empty(0)
     return np.asarray(values, np.float64).ravel()
 
 
 def _read_at(file: BinaryIO, offset: int, length: int) -> bytes:
-    """What is there of `length` bytes at `offset`, which a hostile header may put anywhere."""
+    """Up to `length` bytes at `offset`, which a hostile header may put beyond the end."""
     try:
         file.seek(offset)
     except (OSError, OverflowError):
@@ -252,7 +250,7 @@ def _read_at(file: BinaryIO, offset: int, length: int) -> bytes:
 
 
 def _problem(metadata: Metadata, parameters: int) -> str:
-    """Why a file with this header is no chat model; empty if it may be one."""
+    """Why a file with this header is not a chat model; empty if it may be one."""
     architecture, kind = metadata.architecture, metadata.text("general.type")
     if kind in _KINDS or architecture == "clip":
         return _KINDS.get(kind, _KINDS["mmproj"])

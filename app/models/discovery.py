@@ -1,15 +1,15 @@
-"""Which models are on this machine, by name: specchat's own, and those of other programs.
+"""Finds the models on this machine by name: specchat's own, and those of other programs.
 
-Owns how each program lays out its folder (Hugging Face, LM Studio, Ollama); a new one is a function
-here and a line in `_all_candidates`. Owns which model is opened where none was chosen. Opens no
-model file, and writes nothing.
+No model file is opened. Another program's layout is a function here and a line in
+`_all_candidates`:
 
-Hugging Face keeps `models--ORG--REPO/snapshots/COMMIT/FILE`: links to blobs, which are named by
-their checksums. Files are opened by the link, since the parts of a model find each other by name.
-LM Studio keeps `PUBLISHER/REPO/FILE.gguf`, named like the repositories. Ollama keeps a manifest in
-JSON at `manifests/HOST/NAMESPACE/MODEL/TAG`; one of its layers is the model, at
-`blobs/sha256-DIGEST`. A model made of safetensors has no such layer and is passed over there;
-elsewhere the file of its candidate is its folder.
+- Hugging Face has `models--ORG--REPO/snapshots/COMMIT/FILE`, links to blobs named by their
+  checksums. Files are opened by the link, since the parts of a model find each other by name.
+- LM Studio has `PUBLISHER/REPO/FILE.gguf`, named like the repositories.
+- Ollama has a JSON manifest at `manifests/HOST/NAMESPACE/MODEL/TAG`; one of its layers is the
+  model, at `blobs/sha256-DIGEST`. A safetensors model has no such layer and is skipped there.
+
+The file of any other safetensors model's candidate is its folder.
 """
 
 from __future__ import annotations
@@ -41,31 +41,31 @@ from app.models.safetensors import CONFIG_FILE, has_weights, is_model
 from datastores.errors import ModelError
 
 SPECCHAT, HUGGING_FACE, LM_STUDIO, OLLAMA = "specchat", "Hugging Face", "LM Studio", "Ollama"
-"""The programs that models belong to, as people know them."""
+"""The programs that models belong to."""
 PYTHON_PACKAGE = "Python package"
-"""In place of a program, for a model that was installed with pip."""
+"""The place of a model that was installed with pip."""
 
 BUILT_IN = "built-in"
-"""The embedded model's name wherever a name is shown or expected."""
+"""The name of the embedded model."""
 _BUILT_IN_NAMES = frozenset((BUILT_IN, "embedded"))
-"""What it may be called: settings, scripts and histories of earlier versions have the second."""
+"""Its present name, and the one in settings, scripts and histories of earlier versions."""
 
 EMBEDDED_FILE = "target-f16.gguf"
 EMBEDDED_DRAFT_MODEL_FILE = "draft-model-f16.gguf"
 EMBEDDED_QUESTION_MODEL_FILE = "question-model-f16.gguf"
 EMBEDDED_EMBEDDING_MODEL_FILE = "embedding-model-q8.gguf"
 EMBEDDED_PASSAGES, EMBEDDED_ITEMS = 4, 1
-"""A small model chooses worse than the ranking by words: on 120 questions in people's own words
-about pages that it was not trained on, the right page among one to three others, .75 and .66 exact
-commands with one and two entries."""
+"""Passages, and list items of them, that the built-in model is given. It selects worse than the
+ranking by words: with one and two items, .75 and .66 exact commands on 120 questions in people's
+own words about unseen pages."""
 
 EMBEDDED_TEMPERATURE = 0.0
-"""Unless the person chose another: a specialist's likeliest answer is its best."""
+"""Default temperature of the built-in model: a specialist's likeliest answer is its best."""
 
 MAX_SUGGESTIONS = 3
-"""Names that are suggested in place of an unknown one."""
+"""Most names suggested in place of an unknown one."""
 MIN_SIMILARITY = 0.4
-"""Of a suggested name, by difflib's ratio."""
+"""Minimum of difflib's ratio for a suggested name."""
 
 HUB_PREFIX = "models--"
 COMMIT_CHARACTERS = 40
@@ -80,12 +80,7 @@ _DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class LocalModels:
-    """The models on this machine, by name only.
-
-    Attributes:
-        candidates: each with a unique name and a file of its own.
-        skipped: folders and manifests that could not be read.
-    """
+    """The models on this machine, each with a unique name, and what could not be read."""
 
     candidates: list[ModelCandidate]
     skipped: list[SkippedModel]
@@ -95,7 +90,7 @@ Suits = Callable[[ModelCandidate], bool]
 
 
 def find_models(locations: Locations, folders: ModelFolders | None = None) -> LocalModels:
-    """Search all folders. A file that several links lead to counts once."""
+    """Search all folders; several links to one file count once."""
     candidates: dict[str, ModelCandidate] = {}
     skipped: list[SkippedModel] = []
     files: set[tuple[int, int]] = set()
@@ -118,10 +113,10 @@ def resolve_model(
     folders: ModelFolders | None = None,
     suits: Suits = lambda candidate: True,
 ) -> Path:
-    """The file or folder of a model given by path or name; `default_model` if none was chosen.
+    """The file or folder of a model given by path or name; `default_model` if `choice` is empty.
 
     An existing path takes precedence over a name. Anything that ends in `.gguf` is a path, so that
-    the error for a mistyped one is about the file.
+    a mistyped one is reported as a missing file.
 
     Args:
         suits: see `find_model`.
@@ -140,9 +135,10 @@ def resolve_model(
 
 
 def default_model(folders: ModelFolders | None = None) -> Path:
-    """The model to open where none was chosen: an installed package's, else the embedded one.
+    """The model to open by default: an installed package's, else the embedded one.
 
-    Whoever installs the package asks for a general model; the embedded one is for shell commands.
+    A person who installs such a package wants a general model; the embedded one is for shell
+    commands.
     """
     for found in _packaged(folders or model_folders()):
         if isinstance(found, ModelCandidate) and not found.missing:
@@ -156,11 +152,11 @@ def find_model(
     folders: ModelFolders | None = None,
     suits: Suits = lambda candidate: True,
 ) -> ModelCandidate:
-    """The model of that name, or the only one whose name it is a part of.
+    """The model of that name, or the only one whose name contains it.
 
     Args:
-        suits: whether a model can be used where it is asked for; only such are meant by a part of
-            their name, and suggested.
+        suits: tells whether a model can be used for the purpose; only such models are found by a
+            part of their name, and suggested.
 
     Raises:
         ModelError: there is none, or more than one.
@@ -187,9 +183,9 @@ def find_model(
 
 
 def _hub_names(candidate: ModelCandidate) -> set[str]:
-    """Names that the hub may list it by, in lower case: `ORG/REPO:` and its file or quantisation.
+    """Its possible names on the hub, in lower case: `ORG/REPO:` and its file or quantisation.
 
-    Which one is the shortest unique one there depends on files that are not on this machine.
+    Which of them the hub uses depends on files that are not on this machine.
     """
     folder, colon, _ = candidate.name.rpartition(":")
     stem = candidate.files[0].name.removesuffix(GGUF_SUFFIX)
@@ -197,7 +193,7 @@ def _hub_names(candidate: ModelCandidate) -> set[str]:
 
 
 def candidate_of(path: Path, found: Iterable[ModelCandidate]) -> ModelCandidate:
-    """The one among `found` that the file at `path` belongs to; a new one, named by its path."""
+    """The one of `found` that the file at `path` belongs to, else a new one named by its path."""
     candidate = ModelCandidate(str(path.absolute()), GIVEN_BY_PATH, (path,))
     identity = _file_identity(candidate)
     for known in found:
@@ -207,31 +203,31 @@ def candidate_of(path: Path, found: Iterable[ModelCandidate]) -> ModelCandidate:
 
 
 def is_built_in(name: str) -> bool:
-    """Whether `name` is the built-in model's, now or in earlier versions."""
+    """Whether `name` is the built-in model's, in this or earlier versions."""
     return name in _BUILT_IN_NAMES
 
 
 def current_name(name: str) -> str:
-    """What a model is called now that was called `name` when it was stored or chosen."""
+    """The present name of a model that was stored or chosen as `name`."""
     return BUILT_IN if is_built_in(name) else name
 
 
-def model_name(path: Path, locations: Locations, folders: ModelFolders | None = None) -> str:
-    """What the model in the file at `path` is called wherever a name is shown or expected."""
+def model_name(path: Path, locations: Locations) -> str:
+    """The name of the model in the file at `path`."""
     if path == embedded():
         return BUILT_IN
-    return candidate_of(path, find_models(locations, folders).candidates).name
+    return candidate_of(path, find_models(locations).candidates).name
 
 
 def _is_folder(choice: str, path: Path) -> bool:
-    """Whether `choice` is meant as a folder, so that an error is about it."""
+    """Whether `choice` is meant as a folder rather than a name."""
     return os.path.isdir(path) and (path.is_absolute() or os.sep in choice or choice[:1] in ".~")
 
 
 def _all_candidates(
     locations: Locations, folders: ModelFolders
 ) -> Iterator[ModelCandidate | SkippedModel]:
-    """All models; the first of several with the same name keeps it."""
+    """All models; of several with the same name the first keeps it."""
     yield from own_models(locations.models)
     yield from hugging_face_models(folders.hugging_face)
     for folder in folders.lm_studio:
@@ -247,7 +243,7 @@ def _packaged(folders: ModelFolders) -> Iterator[ModelCandidate | SkippedModel]:
 
 
 def _file_identity(candidate: ModelCandidate) -> tuple[int, int] | None:
-    """Device and inode of its file, the same for every link; None if there is no file."""
+    """Device and inode of its file, equal for all links; None if there is no file."""
     try:
         status = candidate.files[0].stat()
     except OSError:  # `describe` reports it
@@ -256,7 +252,7 @@ def _file_identity(candidate: ModelCandidate) -> tuple[int, int] | None:
 
 
 def _unique_name(candidate: ModelCandidate, taken: Mapping[str, object]) -> str:
-    """The candidate's name; if taken, with its program, and then a number."""
+    """The candidate's name, extended by its program and then a number if it is taken."""
     if candidate.name not in taken:
         return candidate.name
     name = f"{candidate.name}@{candidate.place.lower().replace(' ', '-')}"
@@ -283,7 +279,7 @@ def hugging_face_models(cache: Path) -> Iterator[ModelCandidate | SkippedModel]:
 
 
 def _repository(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
-    """The newest snapshot's models, and older ones' files of other names."""
+    """The models of the newest snapshot, and files of older ones under other names."""
     snapshots = list_folder(folder / "snapshots")
     if isinstance(snapshots, SkippedModel):
         yield snapshots
@@ -306,7 +302,7 @@ def _repository(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
 
 
 def _main_commit(folder: Path) -> str:
-    """The commit of `main` when it was last downloaded; empty if none is stored."""
+    """The commit of `main` at the last download; empty if unknown."""
     try:
         with (folder / "refs" / "main").open("rb") as file:
             return file.read(COMMIT_CHARACTERS).decode("ascii", "replace")
@@ -315,7 +311,7 @@ def _main_commit(folder: Path) -> str:
 
 
 def lm_studio_models(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
-    """The models in `folder`."""
+    """The models in `folder`, as `PUBLISHER/REPO:QUANTISATION`."""
     return models_in_folder(folder, LM_STUDIO)
 
 
@@ -335,7 +331,7 @@ def ollama_models(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
 
 
 def _manifests(folder: Path, depth: int) -> Iterator[Path | SkippedModel]:
-    """The files exactly `depth` levels below `folder`; the fixed depth bounds loops of links."""
+    """The files exactly `depth` levels below `folder`; the fixed depth ends loops of links."""
     entries = list_folder(folder)
     if isinstance(entries, SkippedModel):
         yield entries
@@ -371,22 +367,22 @@ def _ollama_name(parts: tuple[str, ...]) -> str:
 
 
 def embedded() -> Path:
-    """The model that is shipped with specchat."""
+    """The answering model shipped with specchat."""
     return Path(str(files("assets") / EMBEDDED_FILE))
 
 
 def embedded_draft_model() -> Path:
-    """The draft model of the built-in one."""
+    """The draft model of the embedded model."""
     return Path(str(files("assets") / EMBEDDED_DRAFT_MODEL_FILE))
 
 
 def embedded_question_model() -> Path:
-    """The model that orders passages for a question, whichever model answers."""
+    """The model that reranks passages for a question, whichever model answers."""
     return Path(str(files("assets") / EMBEDDED_QUESTION_MODEL_FILE))
 
 
 def embedded_embedding_model() -> Path:
-    """The model that passages are searched by meaning with, if the person has none."""
+    """The embedding model for passages if the person has no other."""
     return Path(str(files("assets") / EMBEDDED_EMBEDDING_MODEL_FILE))
 
 

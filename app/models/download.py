@@ -1,15 +1,13 @@
 """Downloads a model into the cache that Hugging Face's libraries share.
 
-Into that cache, so that no program downloads it twice: llama.cpp, transformers and `hf` find it
-there. huggingface_hub names the folders, authenticates, and makes the links of a snapshot. It does
-not resume: version 2 (2.4.0) writes each attempt to a file of its own, deletes it when interrupted,
-reports progress every 10 MB, and compares sizes but no checksums. So the transfer is here: the
-bytes of a file go to `DIGEST.incomplete` beside its future blob, the next attempt resumes at its
-end, and a file becomes a blob only if its SHA-256 is right.
+llama.cpp, transformers and `hf` find it there, so no program downloads it twice. huggingface_hub
+names the folders, authenticates, and makes the links of a snapshot. Its own transfer does not
+resume: version 2 (2.4.0) deletes an interrupted attempt, and compares sizes but no checksums. So
+the transfer is here: the bytes of a file go to `DIGEST.incomplete` next to its future blob, the
+next attempt resumes at its end, and it becomes a blob only if its SHA-256 is right.
 
-Owns the transfer (`download_model`), and the child process that runs it for the interface
-(`ModelDownload`; `python -m app.models.download`), so that a download stops at once whatever its
-connection waits for. Refuses to know screens.
+The interface runs the transfer in a child process (`ModelDownload`; `python -m
+app.models.download`), so that it stops at once whatever its connection waits for.
 """
 
 from __future__ import annotations
@@ -34,16 +32,15 @@ from engines.child_process import AsyncChildProcess, emit, run_child
 
 CHUNK_BYTES = 1 << 20
 MAX_FAILED_ATTEMPTS = 5
-"""Connections that may break in a row without a byte received."""
+"""Consecutive connections without a byte after which the download fails."""
 RETRY_DELAY_S = 1.0
-"""The pause before the next attempt."""
 READ_TIMEOUT_S = 20.0
-"""A connection that sends nothing for this long counts as broken."""
+"""Time without data after which a connection counts as broken."""
 
 
 @dataclass(frozen=True, slots=True)
 class DownloadProgress:
-    """Bytes downloaded, of those of all files."""
+    """Bytes downloaded, and of all files."""
 
     done: int
     total: int
@@ -61,7 +58,7 @@ def download_model(
 ) -> Generator[DownloadProgress | DownloadFinished, None, None]:
     """Download a model's files, resuming earlier attempts; ends with `DownloadFinished`.
 
-    If closed or interrupted, it keeps what was received.
+    Received bytes are kept if it is closed or interrupted.
 
     Raises:
         ModelError: the connection failed too often, a file is damaged, another process downloads
@@ -78,7 +75,7 @@ def download_model(
             for received in _download_blob(model, file, blobs, locks):
                 yield DownloadProgress(done + received, model.size)
             done += file.size
-            # The blob exists: this makes the snapshot's link to it.
+            # With the blob in place, this only adds the snapshot's link to it.
             paths.append(
                 hf_hub_download(model.repository, file.path, revision=model.commit, cache_dir=cache)
             )
@@ -88,7 +85,7 @@ def download_model(
 
 @contextmanager
 def _disk_errors(cache: Path) -> Iterator[None]:
-    """Turn the system's errors into ModelError while this lasts."""
+    """Translate the system's errors into ModelError."""
     try:
         yield
     except OSError as error:
@@ -100,7 +97,7 @@ def _disk_errors(cache: Path) -> Iterator[None]:
 
 
 def _download_blob(model: RemoteModel, file: RemoteFile, blobs: Path, locks: Path) -> Iterator[int]:
-    """Download one blob; yields how many of its bytes are here."""
+    """Download one blob; yields how many of its bytes are received."""
     blob = blobs / file.digest
     if blob.exists():
         yield file.size
@@ -108,7 +105,7 @@ def _download_blob(model: RemoteModel, file: RemoteFile, blobs: Path, locks: Pat
     for directory in (blobs, locks):
         directory.mkdir(parents=True, exist_ok=True)
     try:
-        # huggingface_hub's own lock: `hf download` of the same file waits, and then finds it.
+        # huggingface_hub's own lock, so that `hf download` of the same file waits for it.
         with FileLock(locks / f"{file.digest}.lock", timeout=0):
             incomplete = blobs / f"{file.digest}.incomplete"
             yield from _complete(model, file, incomplete)
@@ -118,7 +115,7 @@ def _download_blob(model: RemoteModel, file: RemoteFile, blobs: Path, locks: Pat
 
 
 def _complete(model: RemoteModel, file: RemoteFile, incomplete: Path) -> Iterator[int]:
-    """Bring the file to its full size, and check it."""
+    """Download the rest of the file, and verify its checksum."""
     with incomplete.open("a+b", buffering=0) as out:
         have = os.fstat(out.fileno()).st_size
         free = shutil.disk_usage(incomplete.parent).free
@@ -141,7 +138,7 @@ def _complete(model: RemoteModel, file: RemoteFile, incomplete: Path) -> Iterato
 
 
 def _receive(model: RemoteModel, file: RemoteFile, have: int) -> Iterator[tuple[bytes, int]]:
-    """(chunk, its offset) from byte `have` on, with a new connection for each that breaks."""
+    """Chunks and their offsets from byte `have` on; reconnects when a connection breaks."""
     import httpx2
 
     failures, reason = 0, "it ended early"
@@ -166,7 +163,7 @@ def _receive(model: RemoteModel, file: RemoteFile, have: int) -> Iterator[tuple[
 def stream(
     model: RemoteModel, file: RemoteFile, have: int
 ) -> Generator[tuple[bytes, int], None, None]:
-    """(chunk, its offset) of one connection; from the start if the hub does not know ranges."""
+    """Chunks and their offsets from one connection; from 0 if the server ignores ranges."""
     from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
@@ -179,11 +176,11 @@ def stream(
             yield piece, at
             at += len(piece)
             if at > file.size:
-                return  # this is not the file: its checksum will not match
+                return  # not the file; its checksum will not match
 
 
 def _digest_of(file: BinaryIO) -> hashlib._Hash:
-    """The SHA-256 of the whole file, which is at its end afterwards."""
+    """The SHA-256 of the whole file, leaving its position at the end."""
     file.seek(0)
     digest = hashlib.sha256()
     while piece := file.read(CHUNK_BYTES):
@@ -192,14 +189,14 @@ def _digest_of(file: BinaryIO) -> hashlib._Hash:
 
 
 def _store_commit(folder: Path, commit: str) -> None:
-    """Store the commit of `main`, for programs that are offline."""
+    """Store the commit of `main`, which programs look up when offline."""
     reference = folder / "refs" / "main"
     reference.parent.mkdir(parents=True, exist_ok=True)
     reference.write_text(commit)
 
 
 RATE_WINDOW_S = 10.0
-"""Seconds over which the rate is averaged: it fluctuates over fewer."""
+"""Window of the average rate, which fluctuates over shorter times."""
 
 
 @dataclass(slots=True)
@@ -210,7 +207,6 @@ class ModelDownload:
         wanted: the name that the person gave.
         name: the hub's name for it; `wanted` until the hub answers.
         done, total: bytes downloaded, and in all; 0 until the hub answers.
-        running: whether a child process is downloading it.
         failure: why the last attempt failed; empty if it did not.
         path: the file to open; None until the download is complete.
     """
@@ -229,12 +225,12 @@ class ModelDownload:
 
     @property
     def share(self) -> float:
-        """The share that is downloaded, 0 to 1."""
+        """The share that is downloaded, from 0 to 1."""
         return self.done / self.total if self.total else 0.0
 
     @property
     def rate(self) -> float:
-        """Bytes per second over the last seconds; 0 while unknown."""
+        """Bytes per second over `RATE_WINDOW_S`; 0 while unknown."""
         if len(self._samples) < 2:
             return 0.0
         (start, first), (end, last) = self._samples[0], self._samples[-1]
@@ -242,11 +238,11 @@ class ModelDownload:
 
     @property
     def seconds_left(self) -> float | None:
-        """At this rate; None while unknown."""
+        """Estimate from the rate; None while it is 0."""
         return (self.total - self.done) / self.rate if self.rate else None
 
     def update(self, message: dict[str, Any], now: float) -> None:
-        """Apply a message of the child, received at `now`, in seconds of a monotonic clock."""
+        """Apply a message of the child, received at `now` of a monotonic clock."""
         self.name = message.get("name", self.name)
         self.total = message.get("total", self.total)
         if "path" in message:
@@ -258,9 +254,9 @@ class ModelDownload:
                 self._samples.popleft()
 
     async def run(self, cache: Path) -> AsyncGenerator[None]:
-        """Download it into `cache`, or resume that; yields whenever something changed.
+        """Start or resume the download into `cache`; yields whenever something changes.
 
-        If closed or cancelled, it stops at once, and what was received stays.
+        If closed or cancelled, it stops at once, and received bytes stay.
         """
         self.failure, self.running = "", True
         self._samples.clear()

@@ -1,7 +1,6 @@
-"""GGUF files by their names: the parts of one model, its quantisation, and what to call it.
+"""GGUF files by their names: the parts of one model, its quantisation, and its name.
 
-The functions of names serve folders on this machine and repositories on the hub alike. Owns how
-folders are walked, without loops. Opens no file.
+Functions of names serve folders on this machine and repositories on the hub. No file is opened.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ class PartGroup:
     """The files of one model, by their names.
 
     Attributes:
-        stem: the name without the number of the part and the suffix, folders included.
-        files: names as they were given, in the order of the parts.
-        missing: parts that were not given.
+        stem: the name with its folders, without the number of the part and the suffix.
+        files: the given names, in the order of the parts.
+        missing: number of parts that were not given.
     """
 
     stem: str
@@ -42,21 +41,21 @@ class PartGroup:
 
     @property
     def quantisation(self) -> str:
-        """How the weights are stored, such as `Q4_K_M`; empty if the file's name does not say."""
+        """The quantisation, such as `Q4_K_M`; empty if the file's name has none."""
         return quantisation(PurePosixPath(self.stem).name)
 
 
 def quantisation(name: str) -> str:
-    """The last quantisation in `name`, in capitals; empty if there is none."""
+    """The last quantisation in `name`, in upper case; empty if there is none."""
     found = _QUANTISATION.findall(name)
     return str(found[-1]).upper() if found else ""
 
 
 def group_parts(names: Iterable[str]) -> list[PartGroup]:
-    """Group GGUF file names, folders separated by `/`, by the model they are parts of.
+    """Group GGUF file names, with folders separated by `/`, by model.
 
-    Other suffixes and companions of models (image projectors, importance matrices, files of
-    prediction heads) are left out.
+    Other files and companions of models (image projectors, importance matrices, prediction heads)
+    are left out.
     """
     parts: dict[tuple[str, int], dict[int, str]] = {}
     for name in sorted(names):
@@ -70,10 +69,7 @@ def group_parts(names: Iterable[str]) -> list[PartGroup]:
 
 
 def tags(found: Sequence[PartGroup]) -> list[str]:
-    """The shortest name of each group that is unique among them.
-
-    The quantisation, else the file's name, else its path.
-    """
+    """A unique name for each group: the quantisation, else the file's name, else its path."""
     names = [PurePosixPath(group.stem).name for group in found]
     kinds, counts = Counter(group.quantisation for group in found), Counter(names)
     return [
@@ -85,7 +81,7 @@ def tags(found: Sequence[PartGroup]) -> list[str]:
 
 
 def _split(name: str) -> tuple[str, int, int]:
-    """(stem, number of the part, number of parts)."""
+    """Stem, number of the part, and number of parts."""
     stem = name[: -len(GGUF_SUFFIX)]
     match = _PART.fullmatch(stem)
     if match and 1 <= int(match["part"]) <= int(match["parts"]):
@@ -94,20 +90,20 @@ def _split(name: str) -> tuple[str, int, int]:
 
 
 GIVEN_BY_PATH = "a file"
-"""In place of a program, for a model that was given by its path."""
+"""The place of a model that was given by its path."""
 MAX_DEPTH = 8
-"""Levels of nested folders that are searched."""
+"""Levels of folders that are searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCandidate:
-    """What seems to be a model; its file was not opened.
+    """A probable model, whose file was not opened.
 
     Attributes:
-        name: what a person types.
+        name: the name that a person types.
         place: the program it belongs to.
-        files: its parts in order, one for most models; the first is the one to open.
-        missing: how many parts are missing.
+        files: its parts in order; the first is the one to open.
+        missing: number of missing parts.
     """
 
     name: str
@@ -125,10 +121,7 @@ class SkippedModel:
 
 
 def models_in_folder(folder: Path, place: str) -> Iterator[ModelCandidate | SkippedModel]:
-    """The models below `folder`, named by their folders: `folders:QUANTISATION`.
-
-    Those in `folder` itself are named by their files.
-    """
+    """The models below `folder`, as `FOLDERS:QUANTISATION`; those in `folder` itself by file."""
     by_folder: dict[Path, list[Path]] = {}
     for found in gguf_files(folder):
         if isinstance(found, SkippedModel):
@@ -143,7 +136,7 @@ def models_in_folder(folder: Path, place: str) -> Iterator[ModelCandidate | Skip
 
 
 def candidates_of(root: Path, files: list[Path], place: str, name: str) -> Iterator[ModelCandidate]:
-    """The models among `files` below `root`, as `name:tag`; by their stems without a name."""
+    """The models among `files` below `root`, as `name:tag`; as their stems if `name` is empty."""
     found = group_parts(file.relative_to(root).as_posix() for file in files)
     for group, tag in zip(found, tags(found), strict=True):
         paths = tuple(root / file for file in group.files)
@@ -151,8 +144,7 @@ def candidates_of(root: Path, files: list[Path], place: str, name: str) -> Itera
 
 
 def model_parts(path: Path) -> tuple[Path, ...]:
-    """All files of the model that `path` belongs to; `path` alone if it has no other parts, or is a
-    folder."""
+    """All files of the model that `path` belongs to; a folder stands for itself."""
     if path.is_dir():
         return (path,)
     siblings = list_folder(path.parent)
@@ -162,7 +154,7 @@ def model_parts(path: Path) -> tuple[Path, ...]:
 
 
 def gguf_files(folder: Path) -> Iterator[Path | SkippedModel]:
-    """Every GGUF file below `folder`, by name; links are followed, each folder is entered once."""
+    """Every GGUF file below `folder`, by name; links are followed, each folder is visited once."""
     yield from _walk(folder, MAX_DEPTH, set())
 
 
@@ -187,7 +179,7 @@ def _walk(folder: Path, depth: int, entered: set[tuple[int, int]]) -> Iterator[P
     for path in entries:
         if path.name.startswith("."):
             continue
-        # os.path, since it returns False where pathlib raises: for a broken link or a loop.
+        # os.path returns False for a broken link or a loop, where pathlib raises.
         if os.path.isdir(path):
             yield from _walk(path, depth - 1, entered)
         elif path.name.lower().endswith(GGUF_SUFFIX) and os.path.isfile(path):
@@ -195,7 +187,7 @@ def _walk(folder: Path, depth: int, entered: set[tuple[int, int]]) -> Iterator[P
 
 
 def _enter(folder: Path, entered: set[tuple[int, int]]) -> bool:
-    """Add the folder; False if it was entered before, by whatever path."""
+    """Record a visit of the folder; False if it was visited before, under any path."""
     status = folder.stat()
     identity = (status.st_dev, status.st_ino)
     known = identity in entered

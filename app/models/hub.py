@@ -1,6 +1,6 @@
-"""What a repository on Hugging Face's hub offers, and which of its models a name means.
+"""The models of a repository on Hugging Face's hub, and the one that a name means.
 
-Owns the messages for everything that can go wrong between here and the hub. Downloads no file.
+All errors of the hub and the connection are translated here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from app.models.gguf_files import GGUF_SUFFIX, PartGroup, group_parts, tags
 from datastores.errors import InputError, ModelError
 
 DEFAULT_QUANTISATION = "Q4_K_M"
-"""The quantisation to download if none is named: a quarter of f16's size, at little loss."""
+"""The quantisation to download by default: a quarter of F16's size, at little loss."""
 
 _WANTED = re.compile(
     r"(?:https?://)?(?:hf\.co/|huggingface\.co/)?"
@@ -29,7 +29,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file of a repository: its path there, its size in bytes and its SHA-256."""
+    """A file of a repository: its path, its size in bytes and its SHA-256."""
 
     path: str
     size: int
@@ -42,8 +42,8 @@ class RemoteModel:
 
     Attributes:
         repository: `ORG/REPO`.
-        commit: the commit of the repository that was read.
-        tag: its name within the repository, mostly its quantisation.
+        commit: the repository's commit.
+        tag: its unique name within the repository, mostly its quantisation.
         files: its parts in order.
     """
 
@@ -54,12 +54,12 @@ class RemoteModel:
 
     @property
     def name(self) -> str:
-        """`ORG/REPO:TAG`, by which it is downloaded."""
+        """`ORG/REPO:TAG`."""
         return f"{self.repository}:{self.tag}"
 
     @property
     def size(self) -> int:
-        """Bytes of all parts."""
+        """Size of all parts in bytes."""
         return sum(file.size for file in self.files)
 
 
@@ -73,7 +73,7 @@ def look_up(wanted: str) -> RemoteModel:
 
     Raises:
         InputError: `wanted` does not have that form.
-        ModelError: the hub cannot be reached, or has no such model; then it lists those it has.
+        ModelError: the hub cannot be reached, or has no such model; the message lists its models.
     """
     match = _WANTED.fullmatch(wanted)
     if match is None:
@@ -86,11 +86,7 @@ def look_up(wanted: str) -> RemoteModel:
 
 @contextmanager
 def hub_errors(repository: str) -> Iterator[None]:
-    """Turn errors of the hub and the connection into ModelError while this lasts.
-
-    Raises:
-        ModelError: in place of the errors of huggingface_hub and its connections.
-    """
+    """Translate errors of huggingface_hub and the connection into ModelError."""
     import httpx2
     from huggingface_hub import constants, errors
 
@@ -131,7 +127,7 @@ def repository_models(repository: str) -> list[RemoteModel]:
     """
     from huggingface_hub import HfApi
 
-    # Its hints, such as one to log in, would overwrite the screen.
+    # Its hints, such as to log in, would overwrite the screen.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     with hub_errors(repository):
         info = HfApi().model_info(repository, files_metadata=True)
@@ -140,10 +136,10 @@ def repository_models(repository: str) -> list[RemoteModel]:
         for entry in info.siblings or []
         if entry.lfs and _DIGEST.fullmatch(entry.lfs.sha256)
     }
-    complete = [bundle for bundle in group_parts(files) if not bundle.missing]
+    complete = [group for group in group_parts(files) if not group.missing]
     return [
-        RemoteModel(repository, str(info.sha), tag, tuple(files[name] for name in bundle.files))
-        for bundle, tag in zip(complete, tags(complete), strict=True)
+        RemoteModel(repository, str(info.sha), tag, tuple(files[name] for name in group.files))
+        for group, tag in zip(complete, tags(complete), strict=True)
     ]
 
 
@@ -168,6 +164,6 @@ def _choose(models: list[RemoteModel], repository: str, tag: str) -> RemoteModel
 def _matches(model: RemoteModel, tag: str) -> bool:
     """Whether `tag` is the model's own, its quantisation, or the name or path of its file."""
     path = model.files[0].path
-    bundle = PartGroup(path.removesuffix(GGUF_SUFFIX), (path,), 0)
-    names = {model.tag, bundle.quantisation, path, PurePosixPath(path).name, bundle.stem}
+    group = PartGroup(path.removesuffix(GGUF_SUFFIX), (path,), 0)
+    names = {model.tag, group.quantisation, path, PurePosixPath(path).name, group.stem}
     return tag.casefold() in {name.casefold() for name in names}

@@ -1,9 +1,8 @@
-"""Searching Hugging Face's hub by words, and what of it fits this machine.
+"""Searches Hugging Face's hub by words, and tells what fits this machine.
 
-Owns what counts as a model that writes text, which quantisation is suggested, the suggestions that
-need no connection, and the child process in which the interface asks the hub
-(`python -m app.models.hub_search`), so that nothing waits for a connection. `hub.py` reads one
-repository, `download.py` fetches. Asks the hub only what it is called for.
+It selects models that write text, suggests a quantisation, and has suggestions that need no
+connection. The interface asks the hub in a child process (`python -m app.models.hub_search`), so
+that it never waits for a connection.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ from engines.llama.devices import free_gpu_memory
 from engines.llama.gguf import Metadata, read_metadata_from
 
 MAX_FOUND = 20
-"""Repositories that a search returns."""
+"""Most repositories that a search returns."""
 OVERFETCH = 3
-"""Repositories asked of the hub for each one returned: some hold no model that writes text."""
+"""Repositories requested for each one returned: some have no model that writes text."""
 MAX_SUGGESTED = 3
 SEARCH_TIMEOUT_S = 10.0
 _WRITES_TEXT = (None, "text-generation", "image-text-to-text", "any-to-any", "text2text-generation")
@@ -47,8 +46,8 @@ class HubRepository:
 
     Attributes:
         name: `ORG/REPO`.
-        downloads: in the last 30 days.
-        parameters: number of weights; 0 if unknown.
+        downloads: number in the last 30 days.
+        parameters: 0 if unknown.
         gated: whether its terms have to be accepted first.
     """
 
@@ -64,9 +63,9 @@ class HubOffer:
 
     Attributes:
         name: `ORG/REPO:QUANTISATION`.
-        size: of its files, in bytes.
-        needed: bytes of memory it takes.
-        speed: tokens per second it would write here, an estimate.
+        size: size of its files in bytes.
+        needed: memory in bytes.
+        speed: estimated tokens per second on this machine.
     """
 
     name: str
@@ -75,16 +74,16 @@ class HubOffer:
     speed: float
 
     def fits(self, free: int) -> bool:
-        """Whether `free` bytes of memory are enough for it."""
+        """Whether it fits into `free` bytes of memory."""
         return self.needed <= free
 
     def usable(self, free: int) -> bool:
-        """Whether it fits, and writes fast enough to wait for."""
+        """Whether it fits and is fast enough."""
         return self.fits(free) and self.speed >= MIN_TOKENS_PER_S
 
 
 def search_hub(words: str) -> list[HubRepository]:
-    """Repositories with GGUF models that write text, for `words`, the most downloaded first.
+    """Repositories for `words` with GGUF models that write text, the most downloaded first.
 
     Raises:
         InputError: there are no words.
@@ -95,7 +94,7 @@ def search_hub(words: str) -> list[HubRepository]:
 
     if not words.strip():
         raise InputError("nothing to search for: type part of a model's name")
-    # Its hints, such as one to log in, would overwrite the screen.
+    # Its hints, such as to log in, would overwrite the screen.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     query: dict[str, str | int | list[str]] = {
         "search": " ".join(words.split()),
@@ -105,7 +104,7 @@ def search_hub(words: str) -> list[HubRepository]:
         "expand": ["downloads", "gated", "gguf", "pipeline_tag"],
     }
     with hub_errors("the search"):
-        # `HfApi.list_models` tries for half a minute while there is no network.
+        # Without a network, `HfApi.list_models` retries for half a minute.
         response = get_session().get(
             f"{HfApi().endpoint}/api/models",
             params=query,
@@ -129,7 +128,7 @@ def search_hub(words: str) -> list[HubRepository]:
 def offers(repository: str, context: int) -> list[HubOffer]:
     """The models of a repository, with the memory each takes with a context of `context` tokens.
 
-    They differ in how weights are stored alone, so one header, a few megabytes, is read for all.
+    They differ only in quantisation, so one header, a few megabytes, is read for all.
 
     Raises:
         ModelError: the hub cannot be reached, or has no GGUF model there.
@@ -145,10 +144,10 @@ def offers(repository: str, context: int) -> list[HubOffer]:
 
 
 def suggested(offered: Sequence[HubOffer], free: int) -> HubOffer | None:
-    """The one to download with `free` bytes of memory; None if none is usable.
+    """The model to download with `free` bytes of memory; None if none is usable.
 
-    The largest that is, up to the default quantisation: beyond it, quality hardly grows, while
-    every token takes longer.
+    It is the largest usable one up to the default quantisation: beyond that, quality hardly
+    improves, while every token takes longer.
     """
     default = [one.size for one in offered if quantisation(one.name) == DEFAULT_QUANTISATION]
     small = [one for one in offered if not default or one.size <= max(default)]
@@ -157,16 +156,14 @@ def suggested(offered: Sequence[HubOffer], free: int) -> HubOffer | None:
 
 
 def ranked(offered: Sequence[HubOffer], free: int) -> list[HubOffer]:
-    """The suggested one first, then those that fit, the largest first, then the others."""
+    """The suggested model, then those that fit, largest first, then the others, smallest first."""
     best = suggested(offered, free)
-    return sorted(
-        offered,
-        key=lambda one: (
-            one != best,
-            not one.fits(free),
-            -one.size if one.fits(free) else one.size,
-        ),
-    )
+
+    def rank(offer: HubOffer) -> tuple[bool, bool, int]:
+        fits = offer.fits(free)
+        return offer != best, not fits, -offer.size if fits else offer.size
+
+    return sorted(offered, key=rank)
 
 
 _KNOWN = (
@@ -178,16 +175,16 @@ _KNOWN = (
     ("Qwen/Qwen3-32B-GGUF", 19.76, 64 * 1024),
     ("bartowski/Llama-3.3-70B-Instruct-GGUF", 42.52, 80 * 1024),
 )
-"""Well-known models by size: gigabytes of their Q4_K_M; layers times the width of their keys."""
+"""Well-known models by size: GB of the Q4_K_M file, and layers times width of the keys."""
 
 
 def known_offers(context: int, free: int) -> list[HubOffer]:
-    """Well-known models that are usable with `free` bytes of memory, the largest first; if none is,
-    the smallest that fits. Needs no connection."""
+    """Well-known models that are usable with `free` bytes of memory, largest first, else the
+    smallest that fits. Needs no connection."""
     known, cards = [], free_gpu_memory()
     for name, gigabytes, keys in _KNOWN:
         size = int(gigabytes * 1e9)
-        # Keys and values, two bytes each.
+        # Keys and values, of two bytes each.
         need = MemoryEstimate(size, OTHER_BYTES + size // 20, 2 * 2 * keys)
         needed = need.total(context)
         speed = estimated_speed(size, needed, cards)
@@ -207,7 +204,7 @@ def _offer(model: RemoteModel, header: Metadata | None, context: int, cards: int
 
 
 class _RemoteBytes:
-    """The beginning of a file on the hub, of which no more is transferred than is read."""
+    """The beginning of a file on the hub, transferred as it is read."""
 
     def __init__(self, pieces: Iterator[tuple[bytes, int]]) -> None:
         self._pieces = pieces
@@ -217,7 +214,7 @@ class _RemoteBytes:
 
 
 def _remote_header(model: RemoteModel) -> Metadata | None:
-    """The header of a model on the hub; None if it cannot be read, which downloading it will tell.
+    """The header of a model on the hub; None if it is invalid, which downloading will report.
 
     Raises:
         ModelError: the hub cannot be reached.

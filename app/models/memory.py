@@ -1,8 +1,8 @@
 """Whether a model fits into memory, decided before anything is allocated.
 
-Estimates weights, KV cache and the compute buffers of llama.cpp from the model's header, and
+Estimates the weights, KV cache and compute buffers of llama.cpp from the model's header, and
 compares them with the memory available now: of the machine, of the container, and of graphics cards
-with memory of their own. If an estimate is a little too low, llama.cpp refuses or is slower.
+with dedicated memory. If an estimate is a little too low, llama.cpp refuses or is slower.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from engines.llama.gguf import F16, KV_TYPES, Metadata, check_header, heads_file
 from engines.llama.recurrent_state import snapshot_count, state_bytes
 
 MASK_BYTES = 2
-"""Size of a number in the attention mask."""
+"""Size of an element of the attention mask."""
 OTHER_BYTES = 100_000_000
-"""Everything but the model: the interpreter, drafters, stores."""
+"""Memory besides the model: the interpreter, drafters, stores."""
 MIN_CONTEXT_TOKENS = 512
-"""The shortest context that is suggested; suggestions are multiples of it."""
+"""The shortest context that is suggested, and the granularity of suggestions."""
 BATCH_ROWS, OUTPUT_ROWS, FLOAT_BYTES = 512, 32, 4
-"""Rows that llama.cpp computes at once, rows whose logits it keeps, and the size of a number."""
+"""Rows of a batch of llama.cpp, rows whose logits it keeps, and the size of a float."""
 SCORE_ROWS = 128
-"""Rows whose attention scores are kept at once, at most, where attention is not fused."""
+"""Most rows whose attention scores are kept at once, without fused attention."""
 
 CGROUP = Path("/sys/fs/cgroup")
 """The control group that limits a container's memory on Linux, as seen from inside."""
@@ -46,9 +46,9 @@ class MemoryEstimate:
     """Bytes that a model takes.
 
     Attributes:
-        weights: the size of its files, one of prediction heads beside them included.
-        fixed: everything else that is independent of the context.
-        token: for each token of context.
+        weights: size of its files, including a separate one of prediction heads.
+        fixed: everything else that does not depend on the context.
+        token: bytes per token of context.
     """
 
     weights: int
@@ -56,7 +56,7 @@ class MemoryEstimate:
     token: int
 
     def total(self, context: int) -> int:
-        """With a context of `context` tokens."""
+        """Bytes with a context of `context` tokens."""
         return self.weights + self.fixed + self.token * context
 
     def max_context(self, free: int) -> int:
@@ -75,13 +75,13 @@ def require_memory(
     """Check that the model fits with a context of `context_length` tokens, or its own maximum.
 
     Args:
-        gpu_layers: layers for graphics cards; at 0 their memory does not count.
-        kv_type: of the KV cache, from `KV_TYPES`.
-        heads: count the file of prediction heads beside it, which is loaded too.
+        gpu_layers: layers on graphics cards; at 0 their memory does not count.
+        kv_type: type of the KV cache, from `KV_TYPES`.
+        heads: count a separate file of prediction heads, which is loaded too.
 
     Raises:
-        ModelError: it does not fit, with the figures and a context that would; or the file is
-            missing or damaged.
+        ModelError: it does not fit (the message has the figures and a context that would), or the
+            file is missing or damaged.
     """
     if path.is_dir():
         problem = read_safetensors(path).problem
@@ -125,9 +125,9 @@ def memory_shortage(
 def memory_estimate(
     path: Path, context_length: int, kv_type: str = F16, *, heads: bool = True
 ) -> tuple[MemoryEstimate, int]:
-    """What a model takes, and the context it would run with, which its own maximum limits.
+    """The memory of a model, and the context it would run with, limited by its own maximum.
 
-    Of a file of heads only the weights count: their cache is that of a layer or a few.
+    Only the weights of prediction heads count: their cache is that of a few layers.
 
     Args:
         kv_type, heads: see `require_memory`.
@@ -139,16 +139,16 @@ def memory_estimate(
         return _estimate_folder(path, context_length)
     metadata = read_header(path)
     need = estimate(metadata, _size(path), kv_type)
-    if heads and not metadata.number("nextn_predict_layers"):  # else it has its own
-        beside = heads_file(path, metadata.architecture)
-        need = replace(need, weights=need.weights + (_size(beside) if beside else 0))
+    if heads and not metadata.number("nextn_predict_layers"):  # else the model file has them
+        separate = heads_file(path, metadata.architecture)
+        need = replace(need, weights=need.weights + (_size(separate) if separate else 0))
     return need, min(context_length, metadata.number("context_length", context_length))
 
 
 def freed_by_closing(path: Path, context_length: int, kv_type: str = F16) -> int:
     """Bytes that closing this model would add to `available_memory`.
 
-    Its weights are mapped from the file, and count as available while it runs.
+    Weights mapped from a GGUF file count as available even while it runs.
 
     Raises:
         ModelError: its header cannot be read.
@@ -159,12 +159,12 @@ def freed_by_closing(path: Path, context_length: int, kv_type: str = F16) -> int
 
 
 def estimate(metadata: Metadata, size: int, kv_type: str = F16) -> MemoryEstimate:
-    """What llama.cpp takes for a model of `size` bytes.
+    """The memory that llama.cpp takes for a model of `size` bytes.
 
-    The KV cache is exact if every layer has the same attention, and if only some layers have any;
-    latent attention keeps no values. Attention's scores are the most they can be: fused attention
-    has none. The compute buffers were fitted to llama.cpp's own report for
-    models of 0.1 and 0.5 billion parameters at contexts of 2,048 and 16,384 tokens, to within 5 %.
+    The KV cache is exact if all layers that have attention have the same; latent attention keeps no
+    values. Attention scores are an upper bound: fused attention has none. The compute buffers are
+    fitted to llama.cpp's report to within 5 %, for models of 0.1 and 0.5 billion parameters at
+    contexts of 2,048 and 16,384 tokens.
     """
     width, inner = metadata.number("embedding_length"), metadata.number("feed_forward_length")
     experts = metadata.number("expert_feed_forward_length") * metadata.number("expert_used_count")
@@ -173,15 +173,15 @@ def estimate(metadata: Metadata, size: int, kv_type: str = F16) -> MemoryEstimat
     mask = BATCH_ROWS * MASK_BYTES
     scores = SCORE_ROWS * FLOAT_BYTES * metadata.number("attention.head_count")
     cell = round(KV_TYPES[kv_type][1] * _cached_numbers(metadata)) + mask + scores
-    # The present state of a recurrent model, its snapshots and a checkpoint.
+    # The current state of a recurrent model, its snapshots and a checkpoint.
     state = state_bytes(metadata)
     states = state * (2 + snapshot_count(state, size))
     return MemoryEstimate(size, OTHER_BYTES + buffers + logits + states, cell)
 
 
 def _estimate_folder(path: Path, context_length: int) -> tuple[MemoryEstimate, int]:
-    """What PyTorch takes of the processor's memory: next to nothing where a card has its own, whose
-    shortage it reports itself."""
+    """The main memory that PyTorch takes: next to nothing with CUDA, where PyTorch itself reports a
+    shortage of the card's memory."""
     model, device = read_safetensors(path), torch_device()
     context = min(context_length, model.context_length or context_length)
     if device == CUDA:
@@ -194,7 +194,7 @@ def _estimate_folder(path: Path, context_length: int) -> tuple[MemoryEstimate, i
 
 
 def available_memory(cards: bool = True) -> int:
-    """Bytes that are available now without swapping."""
+    """Bytes available without swapping, with `cards` including graphics cards."""
     free = min(psutil.virtual_memory().available, _cgroup_memory())
     if not cards:
         return free
@@ -212,7 +212,7 @@ def _size(path: Path) -> int:
 
 
 def _cached_numbers(metadata: Metadata) -> int:
-    """Numbers in the KV cache for each token."""
+    """Elements of the KV cache per token."""
     layers = metadata.number("block_count")
     interval = metadata.number("full_attention_interval", 1)
     heads = metadata.number("attention.head_count", 1)
@@ -225,9 +225,9 @@ def _cached_numbers(metadata: Metadata) -> int:
 
 
 def _cgroup_memory() -> int:
-    """Bytes this container may still take; the machine's total if it has no limit.
+    """Bytes left to this container; the machine's total if there is no limit.
 
-    The group's file cache counts as free: the kernel drops it when memory is short.
+    The group's file cache counts as free, since the kernel evicts it when memory is short.
     """
     try:
         limit = int((CGROUP / "memory.max").read_text())

@@ -1,8 +1,8 @@
-"""Safetensors folders: what their files say about a model, and where PyTorch would run it.
+"""Describes the model in a safetensors folder, and where PyTorch would run it.
 
-Reads `config.json` and the headers of `*.safetensors`, within bounds, and loads neither torch nor
-transformers: both take seconds. Layout of a file: eight bytes with the length of its header, the
-header as JSON, the tensors (https://huggingface.co/docs/safetensors).
+Reads `config.json` and the headers of `*.safetensors` within size limits, and imports neither torch
+nor transformers, which takes seconds. A file consists of eight bytes with the length of its header,
+the header as JSON, and the tensors (https://huggingface.co/docs/safetensors).
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 MAX_HEADER_BYTES = 1 << 24
-"""Of a file, and of the index: parsed, JSON takes up to thirty times its size."""
+"""Largest header or index; parsed JSON takes up to thirty times its size."""
 MAX_CONFIG_BYTES = 1 << 22
 MAX_TENSORS = 1 << 17
 MAX_NUMBER = 1 << 40
-"""Largest number in a configuration; a larger one is damage, and counts as missing."""
+"""A larger number in a configuration is damage and counts as missing."""
 CPU, CUDA, MPS = "cpu", "cuda", "mps"
 NUMBER_BYTES = {CPU: 4, CUDA: 2, MPS: 2}
-"""Size of a weight and of a number in the KV cache where PyTorch runs a model."""
+"""Size of a weight and of an element of the KV cache on each of PyTorch's devices."""
 PYTORCH_BYTES = 600_000_000
-"""Memory that PyTorch and transformers take by themselves."""
+"""Memory of PyTorch and transformers without a model."""
 CHUNK_ROWS = 256
-"""Tokens that are read at once; all layers' states of them are kept."""
+"""Tokens of a prefill chunk, whose hidden states of all layers are kept."""
 REQUIRED_SIZES = ("max_position_embeddings", "hidden_size", "num_hidden_layers")
 TIMES_WIDTH = ("hidden_size", "num_hidden_layers", "vocab_size", "intermediate_size")
-"""Sizes of which each times the model's width is a number of weights that it must have."""
+"""Each of these sizes times the model's width is a lower bound of its number of weights."""
 ATTENTION_LAYERS = frozenset({"full_attention", "sliding_attention"})
 
 _CUDA_BUILD = re.compile(r"^(?:cuda|hip)\b[^=]*=\s*'", re.MULTILINE)
-"""In torch/version.py, where that build has a backend for a card."""
+"""A line of torch/version.py in a build with a GPU backend."""
 _UNREADABLE = (
     OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError,
 )  # fmt: skip
@@ -54,18 +54,16 @@ _UNREADABLE = (
 
 @dataclass(frozen=True, slots=True)
 class SafetensorsModel:
-    """A folder's content.
+    """The model in a folder.
 
     Attributes:
-        architecture: transformers' name for it, such as `qwen2`.
-        parameters: number of weights.
-        size: bytes of its files.
-        dtype: most common type of its weights, such as `BF16`.
-        context_length: tokens it was trained for; 0 if unknown.
-        layers, width: of the model.
-        cached_numbers: numbers in the KV cache for each token.
+        architecture: transformers' model type, such as `qwen2`.
+        size: size of its weight files in bytes.
+        dtype: the most common type of its weights, such as `BF16`.
+        context_length: tokens of the context it was trained with; 0 if unknown.
+        cached_numbers: elements of the KV cache per token.
         problem: why it cannot be used; empty if it can.
-        chats: whether it has a chat template, as far as can be read.
+        chats: whether it has a chat template, or one that cannot be read.
     """
 
     architecture: str
@@ -86,17 +84,17 @@ def is_model_folder(path: Path) -> bool:
 
 
 def has_weights(path: Path) -> bool:
-    """Whether `path` is such a folder with weights as safetensors."""
+    """Whether `path` is such a folder with safetensors weights."""
     return is_model_folder(path) and any(path.glob(f"*{SUFFIX}"))
 
 
 def is_model(path: Path) -> bool:
-    """Whether `path` is a file, which may be a model, or a folder with one."""
+    """Whether `path` is a file, of any kind, or a folder with a model's configuration."""
     return os.path.isfile(path) or is_model_folder(path)
 
 
 def read_safetensors(folder: Path) -> SafetensorsModel:
-    """What the folder holds.
+    """The model in `folder`.
 
     Raises:
         ModelError: it is missing, incomplete or damaged.
@@ -116,7 +114,7 @@ def read_safetensors(folder: Path) -> SafetensorsModel:
 def _described(
     folder: Path, config: dict[str, Any], kinds: Counter[str], size: int
 ) -> SafetensorsModel:
-    """What the configuration says, of a model with so many weights of each type."""
+    """The model with this configuration and these numbers of weights by type."""
     text = config.get("text_config", config)
     if not _fits(text, kinds.total()):
         raise ValueError("sizes")
@@ -139,7 +137,7 @@ def _described(
 
 @cache
 def torch_device() -> str:
-    """Where the installed PyTorch runs models: `cuda`, `mps` or `cpu`."""
+    """The device on which the installed PyTorch runs models: `cuda`, `mps` or `cpu`."""
     if sys.platform == "darwin":
         return MPS if platform.machine() == "arm64" else CPU
     from engines.llama.devices import find_gpus
@@ -148,7 +146,7 @@ def torch_device() -> str:
 
 
 def remark(device: str) -> str:
-    """What to know before a safetensors model is chosen."""
+    """Advice before a safetensors model is chosen."""
     if device == CPU:
         return "safetensors, through PyTorch: slower than a GGUF on this CPU"
     return "safetensors, through PyTorch: runs on your GPU"
@@ -181,7 +179,7 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    """The files with the weights, of which none is missing."""
+    """The weight files. Raises ModelError if one is missing."""
     index = folder / INDEX_FILE
     if not index.is_file():
         files = sorted(folder.glob(f"*{SUFFIX}"))
@@ -204,7 +202,7 @@ def _weight_files(folder: Path) -> list[Path]:
 
 
 def _tensors(path: Path) -> Counter[str]:
-    """The number of weights of each type."""
+    """Type → number of weights in the file."""
     damaged = ModelError(f"{path} is damaged: download it again")
     try:
         with path.open("rb") as file:
@@ -226,7 +224,7 @@ def _tensors(path: Path) -> Counter[str]:
 
 
 def _weights(shape: Any, most: int) -> int:
-    """The number of weights of a tensor. Raises ValueError if it is not from 0 to `most`."""
+    """The number of weights of a tensor. Raises ValueError if it is not between 0 and `most`."""
     count = 1
     for size in map(int, shape):
         count *= size
@@ -252,9 +250,9 @@ def _problem(folder: Path, config: dict[str, Any], text: dict[str, Any]) -> str:
 
 
 def _fits(text: dict[str, Any], parameters: int) -> bool:
-    """Whether a model of so many weights can have the sizes in its configuration.
+    """Whether the sizes in the configuration are possible with this number of weights.
 
-    Others would fill the memory before PyTorch compares them with the weights.
+    Impossible ones would fill the memory before PyTorch compares them with the weights.
     """
     width = _number(text, "hidden_size", 1)
     sizes = [text[name] for name in TIMES_WIDTH if isinstance(text.get(name), int | float)]
@@ -270,7 +268,7 @@ def _has_template(folder: Path) -> bool:
     except FileNotFoundError:
         return False
     except _UNREADABLE:
-        return True  # said where the tokenizer is loaded
+        return True  # reported when the tokenizer is loaded
 
 
 def _number(config: dict[str, Any], name: str, default: int = 0) -> int:

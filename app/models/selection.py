@@ -1,7 +1,7 @@
 """Choosing a model: the catalogue to choose from, and storing the choice in the settings.
 
-`catalogue` reads the header of each file, which takes up to a tenth of a second the first time: it
-is for the background. Owns what a choice means. Loads no model.
+`catalogue` reads the header of each file, up to a tenth of a second each, so it belongs in the
+background. No model is loaded.
 """
 
 from __future__ import annotations
@@ -29,18 +29,17 @@ from app.models.safetensors import is_model
 from datastores.errors import InputError, ModelError
 
 ABOUT_BUILT_IN = "The built-in model is tiny and only knows shell commands, and English."
-"""What a person should know before asking it anything."""
 NO_EMBEDDER = "off"
-"""In place of an embedding model: imported texts are searched by words alone."""
+"""The setting with which imported texts are searched by words alone."""
 
 
 def choose(choice: str, locations: Locations, folders: ModelFolders | None = None) -> FoundModel:
-    """Make a model, by name or path, the one that is opened from now on.
+    """Store a model, given by name or path, as the one to open from now on.
 
     Raises:
-        ModelError: there is no such model, or it cannot be used.
-        InputError: the settings file is not understood.
-        StoreError: it cannot be written.
+        ModelError: there is no such model.
+        InputError: it cannot be used, or the settings file is invalid.
+        StoreError: the settings file cannot be written.
     """
     path = Path(choice).expanduser()
     if not is_built_in(choice) and is_model(path):
@@ -56,33 +55,31 @@ def choose(choice: str, locations: Locations, folders: ModelFolders | None = Non
 
 
 def can_chat(candidate: ModelCandidate) -> bool:
-    """Whether a model can answer. Reads the header of its files."""
+    """Whether a model can answer, by the headers of its files."""
     return not describe(candidate).problem
 
 
-def choose_embedder(
-    locations: Locations, setting: str, folders: ModelFolders | None = None
-) -> Path | None:
+def choose_embedder(locations: Locations, setting: str) -> Path | None:
     """The file of the embedding model to use; None for none. Reads the headers of all models.
 
     Args:
-        setting: a name, a file, `BUILT_IN`, `NO_EMBEDDER`, or empty for the smallest one that the
-            person has, else the embedded one.
+        setting: a name, a file, `BUILT_IN`, `NO_EMBEDDER`, or empty for the smallest installed
+            one, else the embedded one.
 
     Raises:
-        ModelError: the model in the settings is missing, or is no embedding model.
+        ModelError: the model in the settings is missing, or is not an embedding model.
     """
     if setting == NO_EMBEDDER:
         return None
     if is_built_in(setting):
         return embedded_embedding_model()
     if not setting:
-        found = map(describe, find_models(locations, folders).candidates)
+        found = map(describe, find_models(locations).candidates)
         usable = [model for model in found if model.embeds]
         smallest = min(usable, key=lambda model: (model.size, model.name), default=None)
         return smallest.path if smallest is not None else embedded_embedding_model()
     try:
-        path = resolve_model(setting, locations, folders, _embeds)
+        path = resolve_model(setting, locations, suits=lambda one: describe(one).embeds)
     except ModelError as error:
         raise ModelError(f"{error}; or change embedding in {locations.settings}") from error
     model = describe(candidate_of(path, ()))
@@ -94,19 +91,18 @@ def choose_embedder(
     return model.path
 
 
-def _embeds(candidate: ModelCandidate) -> bool:
-    return describe(candidate).embeds
-
-
 def first_launch_offer(
     locations: Locations, folders: ModelFolders | None = None, free: int | None = None
 ) -> list[FoundModel]:
-    """What to offer instead of the default model: all that fits into memory, the largest first.
+    """Models to offer in place of the default one: all that fit into memory, largest first.
 
-    Empty if a model was chosen before. `free`: bytes of memory; None for what is free now.
+    Empty if a model was chosen before.
+
+    Args:
+        free: bytes of memory; None for the memory available now.
 
     Raises:
-        InputError: the settings file is not understood.
+        InputError: the settings file is invalid.
     """
     config = load_config(locations.settings)
     if config.model:
@@ -114,25 +110,23 @@ def first_launch_offer(
     free = available_memory() if free is None else free
     found = [describe(candidate) for candidate in find_models(locations, folders).candidates]
     opened = default_model(folders)
-    usable = [
-        model
-        for model in found
-        if not model.problem and model.name != BUILT_IN and model.path != opened
-    ]
     fitting = [
         model
-        for model in usable
-        if not memory_shortage(model.path, config.context, free, config.kv_type)
+        for model in found
+        if not model.problem
+        and model.name != BUILT_IN
+        and model.path != opened
+        and not memory_shortage(model.path, config.context, free, config.kv_type)
     ]
     return sorted(fitting, key=lambda model: (-model.parameters, model.name))
 
 
 @dataclass(frozen=True, slots=True)
 class ListedModel:
-    """A model, and whether it fits this machine now.
+    """A model of the catalogue.
 
     Attributes:
-        needed: bytes of memory it takes; 0 if it cannot be used anyway.
+        needed: memory in bytes; 0 if the model cannot be used anyway.
         in_use: whether it is loaded.
     """
 
@@ -141,7 +135,7 @@ class ListedModel:
     in_use: bool = False
 
     def fits(self, free: int) -> bool:
-        """Whether `free` bytes are enough for it."""
+        """Whether it fits into `free` bytes of memory."""
         return self.in_use or self.needed <= free
 
 
@@ -150,9 +144,9 @@ class Catalogue:
     """The models to choose from.
 
     Attributes:
-        models: the one in use first, then the usable ones, then the rest; each sorted by name.
+        models: the one in use, then usable ones, then the rest, each sorted by name.
         room: bytes of memory for a model that replaces the one in use.
-        whole: whether these are all.
+        whole: whether all models are listed.
     """
 
     models: tuple[ListedModel, ...]
@@ -160,15 +154,14 @@ class Catalogue:
     whole: bool = True
 
 
-def catalogue(
-    locations: Locations, in_use: Path | None, folders: ModelFolders | None = None
-) -> Iterator[Catalogue]:
-    """Describe all models; each catalogue has one model more, from the one in use to all.
+def catalogue(locations: Locations, in_use: Path | None) -> Iterator[Catalogue]:
+    """Describe all models; each yielded catalogue has one more, from the one in use to all.
 
-    `in_use`: the file of the loaded model, listed wherever it is.
+    Args:
+        in_use: the file of the loaded model, which is listed even if no folder contains it.
 
     Raises:
-        InputError: the settings file is not understood.
+        InputError: the settings file is invalid.
     """
     config = load_config(locations.settings)
     context, kv_type = config.context, config.kv_type
@@ -177,7 +170,7 @@ def catalogue(
     room = available_memory()
     if in_use is not None:
         room += freed_by_closing(in_use, context, kv_type)
-    found = find_models(locations, folders).candidates
+    found = find_models(locations).candidates
     if in_use is not None:
         current = candidate_of(in_use, found)
         found, in_use = with_model(current, found), current.files[0]
@@ -190,7 +183,7 @@ def catalogue(
 
 
 def with_model(model: ModelCandidate, found: Sequence[ModelCandidate]) -> list[ModelCandidate]:
-    """`found`, and `model` unless it is one of them."""
+    """`found` with `model`, without duplicates."""
     return list(found) if model in found else [*found, model]
 
 

@@ -1,7 +1,7 @@
-"""How fast a model would write on this machine, estimated before it is downloaded.
+"""Estimates how fast a model would decode on this machine, before it is downloaded.
 
-Writing a token reads all weights that take part in it once, so a model is as fast as its weights
-are read. A plain estimate on the low side, and shown as one; a model that runs is measured.
+Decoding a token reads all active weights once, so the speed is that of reading them. The estimate
+is on the low side.
 """
 
 from __future__ import annotations
@@ -10,24 +10,22 @@ from engines.llama.gguf import Metadata
 from engines.llama.threads import default_threads
 
 CORE_BYTES_PER_S = 5e9
-"""Bytes of weights that a slow core computes with: half of what two took with Q4_K_M (see
-engines/README.md)."""
+"""Weights that a slow core processes: half the rate of two with Q4_K_M (see engines/README.md)."""
 MEMORY_BYTES_PER_S = 40e9
-"""What a common computer's memory delivers to all cores together."""
+"""Memory bandwidth of a common computer, for all cores together."""
 CARD_BYTES_PER_S = 200e9
-"""What a modest graphics card's own memory delivers."""
+"""Memory bandwidth of a modest graphics card."""
 MIN_TOKENS_PER_S = 3.0
-"""About half as fast as people read; slower models are not suggested."""
+"""Slower models are not suggested; people read about twice as fast."""
 
 
 def estimated_speed(active: int, needed: int, cards: int) -> float:
-    """Tokens per second of a model that takes `needed` bytes of memory.
-
-    What fits onto graphics cards is read there.
+    """Tokens per second of a model, of which as much as fits is on graphics cards.
 
     Args:
-        active: bytes of the weights that take part in a token (`active_bytes`).
-        cards: free bytes on graphics cards.
+        active: size of the active weights in bytes (`active_bytes`).
+        needed: memory of the model in bytes.
+        cards: free memory of graphics cards in bytes.
     """
     on_cards = min(1.0, cards / needed)
     cores = min(default_threads() * CORE_BYTES_PER_S, MEMORY_BYTES_PER_S)
@@ -35,9 +33,9 @@ def estimated_speed(active: int, needed: int, cards: int) -> float:
 
 
 def active_bytes(header: Metadata, size: int) -> int:
-    """How many of the `size` bytes of a model take part in a token: of experts only those in use.
+    """Bytes, of the `size` of a model, that a token uses: of experts only the selected ones.
 
-    Experts are counted exactly, attention and embeddings by the usual widths.
+    Experts are counted exactly; attention and embeddings are assumed to have the usual widths.
     """
     experts, used = header.number("expert_count"), header.number("expert_used_count")
     if not experts or not used:
