@@ -33,10 +33,10 @@ from app.bench.decode import answer_chat
 from app.bench.workloads import RecordedChat, Workload
 from app.config import DRAFTERS
 from app.engine.draft_model import open_draft_model
+from app.engine.draft_resources import DraftResources, open_resources
 from app.engine.drafters import make_drafters
 from app.engine.engine import Engine
 from app.engine.loading import with_drafters
-from app.engine.stores import Stores, open_stores
 from app.indexing.corpus_index import crest_path
 from app.locations import Locations
 from datastores.crest.counting import TokenText
@@ -110,18 +110,18 @@ class Bench:
     def draft_model(self) -> DraftModel | None:
         """The draft model, loaded on first use; None if there is none."""
         if self._path is None:
-            return self.engine.stores.draft_model
+            return self.engine.resources.draft_model
         length = self.engine.target.context_length
         return open_draft_model(self._path, self.engine.vocabulary, length)
 
     def _made(self, name: str, stores: BenchStores, shape: DraftShape | None) -> list[Drafter]:
         if name == DRAFT_MODEL:
-            return make_drafters([name], Stores(draft_model=self.draft_model))
+            return make_drafters([name], DraftResources(draft_model=self.draft_model))
         if name == REST:
             if stores.rest is None or not stores.texts:
                 raise InputError(f"{REST} drafts only from a history: give one with --history")
             return [RestDrafter(stores.rest, shape.length if shape else MAX_CONTINUATION)]
-        return make_drafters([name], stores.stores)
+        return make_drafters([name], stores.resources)
 
 
 def widest(draft_tokens: int | None, shapes: Sequence[DraftShape] = ()) -> int:
@@ -154,7 +154,7 @@ class BenchStores:
     """
 
     folder: Path
-    stores: Stores
+    resources: DraftResources
     crest: CrestStore | None
     needs_rest: bool = False
     rest: RestStore | None = None
@@ -183,8 +183,8 @@ class BenchStores:
             place.mkdir()
             write_rest(place, self.texts)
             self.rest = RestStore(place)
-        if self.stores.dense is not None:
-            yield from _encode(target, self.stores.dense, texts)
+        if self.resources.dense is not None:
+            yield from _encode(target, self.resources.dense, texts)
 
     def _text(self, tokens: Sequence[int]) -> TokenText:
         """Add a text; equal texts have different identities."""
@@ -205,17 +205,18 @@ def bench_stores(engine: Engine, drafters: Sequence[str]) -> Iterator[BenchStore
     with TemporaryDirectory(prefix="specchat-bench-") as folder, ExitStack() as opened:
         root = Path(folder)
         places = Locations(data=root, cache=root, config=root)
-        stores = open_stores(drafters, places, engine.target, engine.vocabulary, CREST_BYTES)
-        opened.callback(stores.close)
-        for error in stores.errors:
+        resources = open_resources(drafters, places, engine.target, engine.vocabulary, CREST_BYTES)
+        opened.callback(resources.close)
+        for error in resources.errors:
             raise error
         crest = None
         if "crest" in drafters:
             path = crest_path(places, engine.vocabulary.fingerprint)
             crest = opened.enter_context(closing(CrestStore.open(path, CREST_BYTES)))
-        own = engine.stores
-        stores.draft_model, stores.heads, stores.head = own.draft_model, own.heads, own.head
-        yield BenchStores(root, stores, crest, REST in drafters)
+        own = engine.resources
+        resources.draft_model, resources.head = own.draft_model, own.head
+        resources.heads = own.heads
+        yield BenchStores(root, resources, crest, REST in drafters)
 
 
 def _encode(target: Target, worker: DenseWorker, texts: Sequence[Sequence[int]]) -> Iterator[None]:

@@ -24,8 +24,8 @@ from app.bench.decode import (
 )
 from app.bench.environment import BenchStores, bench_stores
 from app.bench.workloads import Workload
+from app.engine.draft_resources import make_observers, set_recording_owner
 from app.engine.drafters import make_drafters
-from app.engine.stores import make_observers, set_recording_owner
 from engines.sampler import Sampling
 
 WINDOW = 20
@@ -73,8 +73,8 @@ def _answer_with_empty_stores(
     """Answer as if this were the first chat."""
     engine = growth.empty.engine
     with bench_stores(engine, growth.names) as stores:
-        drafters = make_drafters(growth.names, stores.stores)
-        observers = make_observers(stores.stores)
+        drafters = make_drafters(growth.names, stores.resources)
+        observers = make_observers(stores.resources)
         fresh = replace(engine, drafters=drafters, observers=observers)
         return answer_chat(fresh, chat, plain, sampling)
 

@@ -74,4 +74,4 @@ class Loaded:
     def _drafting(self, engine: Engine, names: Sequence[str]) -> Engine:
         """`engine` with fresh drafters, recording nothing."""
         length = self.draft_tokens if names else 0
-        return replace(with_drafters(engine, names, length, self.stores.stores), observers=[])
+        return replace(with_drafters(engine, names, length, self.stores.resources), observers=[])

@@ -249,7 +249,7 @@ def _draft_model(options: Options, engine: Engine, locations: Locations) -> Iter
     """Which draft model and head are used, and what their learning waits for."""
     config = load_config(locations.settings)
     if "draft-model" in options.drafters:
-        name, version = engine.draft_model_name, engine.stores.draft_model_version.number
+        name, version = engine.draft_model_name, engine.resources.draft_model_version.number
         if name and engine.versioned_draft_model is not None:
             learned = f"version {version}" if version else "as it came"
             waits = _learning(engine, config, locations, engine.versioned_draft_model.versions)

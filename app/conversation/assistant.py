@@ -219,7 +219,7 @@ class Assistant:
         provenance.append(turn.begun.pieces)
 
         def figures() -> dict[str, object]:
-            version = engine.stores.draft_model_version.number
+            version = engine.resources.draft_model_version.number
             own = {MODEL_KEY: engine.name, DRAFT_MODEL_KEY: version}
             return {**own, **turn.figures(statistics, provenance)}
 

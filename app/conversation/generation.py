@@ -19,8 +19,8 @@ from app.conversation.context_window import fit
 from app.conversation.events import Dropped, Event, Finished, Prefilling, Wrote
 from app.conversation.statistics import Piece, Statistics
 from app.conversation.stop_sequences import HeldText, StopSequences
+from app.engine.draft_resources import wanted_logits
 from app.engine.engine import Engine
-from app.engine.stores import wanted_logits
 from datastores.tokens import common_prefix
 from engines.chat_template.prompt_builder import Message
 from engines.chat_template.reasoning import marked_piece, prompt_opening

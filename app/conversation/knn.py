@@ -28,8 +28,8 @@ from app.conversation.imported_texts import ImportedTexts
 from app.conversation.iterative import count_step
 from app.conversation.privacy import owner_of_text
 from app.conversation.statistics import Statistics
+from app.engine.draft_resources import open_dense
 from app.engine.engine import Engine
-from app.engine.stores import open_dense
 from engines.ralm.events import RalmStatistics
 from engines.ralm.knn_lm import InterpolatedTarget, Interpolation, write_sequentially
 from engines.ralm.knn_speculative import PRIOR_ACCURACY, SpeculativeKnn
@@ -64,9 +64,9 @@ def imported_states(engine: Engine, imports: ImportedTexts, import_path: str) ->
     owners = frozenset(map(owner_of_text, imports.texts(import_path)))
     if not owners:
         return None
-    if engine.stores.dense is None:
-        open_dense(engine.stores, imports.locations, engine.target)
-    worker = engine.stores.dense
+    if engine.resources.dense is None:
+        open_dense(engine.resources, imports.locations, engine.target)
+    worker = engine.resources.dense
     assert worker is not None
     states = worker.ask(partial(DenseIndex.flat_keys, owners=owners))
     return states if states is not None and len(states) else None

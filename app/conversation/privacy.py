@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
+from app.engine.draft_resources import forget_answers, keep_answer, set_recording_owner
 from app.engine.drafters import make_drafters
 from app.engine.engine import Engine
-from app.engine.stores import forget_answers, keep_answer, set_recording_owner
 from datastores.chats.records import USER, Chat
 from datastores.redaction import redact
 from datastores.replay_buffer.record import question_key
@@ -56,8 +56,8 @@ class ChatIsolation:
             owner = owner_of_chat(self._history, chat.id)
             set_recording_owner(self._engine.observers, None if after_loop else owner)
             return self._engine
-        if self._engine.stores.dense is not None:
-            self._engine.stores.dense.leave()
+        if self._engine.resources.dense is not None:
+            self._engine.resources.dense.leave()
         if chat.id != self._chat:
             self._isolated = self.unsaved_engine()
             self._chat = chat.id
@@ -66,7 +66,7 @@ class ChatIsolation:
     def unsaved_engine(self) -> Engine:
         """A new isolated engine, for an answer that is not stored."""
         names = [drafter.name for drafter in self._engine.drafters]
-        drafters = make_drafters(names, self._engine.stores)
+        drafters = make_drafters(names, self._engine.resources)
         return replace(self._engine, drafters=drafters, observers=[])
 
     def answered(
@@ -104,7 +104,7 @@ class ChatIsolation:
         if looped:
             keep_answer(engine.observers, None)
             forget_answers(engine.drafters)
-            engine.stores.ask_dense(lambda index: index.forget(owner))
+            engine.resources.ask_dense(lambda index: index.forget(owner))
         elif engine.learns:
             questions = [message.content for message in thread if message.role == USER]
             question, topic = question_key(questions[-1]), question_key(questions[0])
@@ -121,7 +121,7 @@ def forget_loaded(engine: Engine, owner: str) -> None:
     """
     forget_answers(engine.drafters)
     with ExitStack() as steps:
-        steps.callback(engine.stores.forget, owner)
+        steps.callback(engine.resources.forget, owner)
         if engine.states is not None:
             engine.states.forget(owner)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from app.config import load_config, write_setting
 from app.engine.draft_model_versions import versions_of
-from app.engine.stores import Stores
+from app.engine.draft_resources import DraftResources
 from app.locations import Locations
 from app.models.discovery import (
     BUILT_IN,
@@ -107,22 +107,22 @@ class VersionedDraftModel:
         """Name of its drafter."""
         return DraftModelDrafter.name
 
-    def opened(self, stores: Stores) -> VersionIdentity:
+    def opened(self, resources: DraftResources) -> VersionIdentity:
         """`Versions.current_identity` when `open` opened it last."""
-        return stores.draft_model_version
+        return resources.draft_model_version
 
-    def open(self, stores: Stores) -> None:
+    def open(self, resources: DraftResources) -> None:
         """Open the version that drafts; where it is damaged, the original, and keep the error."""
-        path, stores.draft_model_version = self.original, ORIGINAL
-        with stores.collecting_errors():
+        path, resources.draft_model_version = self.original, ORIGINAL
+        with resources.collecting_errors():
             if (self.locations.draft_models / self.target).exists():  # else nothing need be read
-                stores.draft_model_version = self.versions.current_identity
+                resources.draft_model_version = self.versions.current_identity
                 version = self.versions.current_version()
                 path = self.versions.file(version.number) if version else path
-        with stores.collecting_errors():
+        with resources.collecting_errors():
             # A version was loaded before it was published.
             trusted = path != self.original or path == embedded_draft_model()
-            stores.draft_model = open_draft_model(
+            resources.draft_model = open_draft_model(
                 path,
                 self.vocabulary,
                 self.context_length,

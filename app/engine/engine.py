@@ -17,9 +17,9 @@ from app.engine.chat_states import ChatStates
 from app.engine.draft_model import (
     VersionedDraftModel,
 )
+from app.engine.draft_resources import DraftResources, HasError
 from app.engine.head import VersionedHead
 from app.engine.learned_state import LearnedState
-from app.engine.stores import HasError, Stores
 from datastores.errors import SpecchatError
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
@@ -76,7 +76,7 @@ class Engine:
         max_items: list items of those passages, put before one question; 0 for all.
         trained_context: most tokens of context that the model allows; 0 if unknown.
         crest_bytes: disk space CREST may take.
-        stores: what the drafters draft from.
+        resources: what the drafters draft from.
         busy: the one lock on `target`, whose KV cache serves one caller at a time: `generate` holds
             it for a whole answer, idle encoding and `exclusively` for each pass, a benchmark around
             its own passes. Nobody calls the target without it; tokenizing needs only `vocabulary`,
@@ -108,7 +108,7 @@ class Engine:
     max_items: int = 0
     trained_context: int = 0
     crest_bytes: int = CrestConfig().max_bytes
-    stores: Stores = field(default_factory=Stores)
+    resources: DraftResources = field(default_factory=DraftResources)
     busy: Lock = field(default_factory=Lock)
     observers: list[StepObserver] = field(default_factory=list)
     states: ChatStates | None = None
@@ -120,21 +120,21 @@ class Engine:
     def errors(self) -> list[SpecchatError]:
         """What was damaged when it was opened, and which drafters' stores failed since."""
         failing = [drafter.error for drafter in self.drafters if isinstance(drafter, HasError)]
-        replay = self.stores.replay
+        replay = self.resources.replay
         recording = replay.error if replay is not None else None
         saving = self.states.error if self.states is not None else None
-        found = (self.learned.error, *self.stores.errors, *failing, recording, saving)
+        found = (self.learned.error, *self.resources.errors, *failing, recording, saving)
         return [error for error in found if error is not None]
 
     @property
     def remembered(self) -> int | None:
         """States in the dense index that can be drafted from; None if there is no index."""
-        return len(self.stores.dense.memory) if self.stores.dense is not None else None
+        return len(self.resources.dense.memory) if self.resources.dense is not None else None
 
     @property
     def draft_model_name(self) -> str:
         """Name of the draft model; empty where none is loaded."""
-        versioned = self.versioned_draft_model if self.stores.draft_model is not None else None
+        versioned = self.versioned_draft_model if self.resources.draft_model is not None else None
         return versioned.name if versioned is not None else ""
 
     def exclusively(self, slices: Iterator[T]) -> Generator[T | None]:
@@ -163,13 +163,13 @@ class Engine:
         self.learned.save(self.costs, self.calibration, self.backoffs)
 
     def close(self) -> None:
-        """Save what was learned for the next session, and close the stores.
+        """Save what was learned for the next session, and close the resources.
 
         Raises:
             StoreError: it cannot be written.
         """
         with ExitStack() as steps:
-            steps.callback(self.stores.close)
+            steps.callback(self.resources.close)
             steps.callback(self.save_learned)
             if self.states is not None:
                 steps.callback(self.states.close)

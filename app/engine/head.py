@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.engine.draft_model_versions import head_versions
-from app.engine.stores import Stores
+from app.engine.draft_resources import DraftResources
 from app.locations import Locations
 from engines.distillation.versions import ORIGINAL, VersionIdentity, Versions
 from engines.drafters.head import HeadDrafter, read_head
@@ -42,30 +42,34 @@ class VersionedHead:
         """Its versions."""
         return head_versions(self.locations, self.target)
 
-    def opened(self, stores: Stores) -> VersionIdentity:
+    def opened(self, resources: DraftResources) -> VersionIdentity:
         """`Versions.current_identity` when `open` opened it last."""
-        return stores.head_version
+        return resources.head_version
 
-    def open(self, stores: Stores) -> None:
+    def open(self, resources: DraftResources) -> None:
         """Open the version that drafts; where it is damaged, none does, and the error is kept."""
-        stores.head, stores.head_version, versions = None, ORIGINAL, self.versions
-        with stores.collecting_errors():
-            stores.head_version = versions.current_identity
+        resources.head, resources.head_version, versions = None, ORIGINAL, self.versions
+        with resources.collecting_errors():
+            resources.head_version = versions.current_identity
             if version := versions.current_version():
                 path = versions.file(version.number)
-                stores.head = read_head(path, self.target, self.width, self.size)
+                resources.head = read_head(path, self.target, self.width, self.size)
 
 
 def open_head(
-    names: Sequence[str], stores: Stores, path: Path, target: Target, locations: Locations
+    names: Sequence[str],
+    resources: DraftResources,
+    path: Path,
+    target: Target,
+    locations: Locations,
 ) -> VersionedHead | None:
     """If it is one of the drafters `names`, open the draft head of `target`, loaded from `path`.
 
     Safetensors folders have none, since it is made with a GGUF file's output matrix, nor have
-    models whose states cannot be read. Errors are collected in `stores`.
+    models whose states cannot be read. Errors are collected in `resources`.
     """
     if HeadDrafter.name not in names or path.is_dir() or not target.width:
         return None
     versioned = VersionedHead(target.fingerprint, target.width, target.vocabulary_size, locations)
-    versioned.open(stores)
+    versioned.open(resources)
     return versioned

@@ -1,4 +1,4 @@
-"""Loading a model: opens its file, its stores, its draft model and its draft head as one engine."""
+"""Loading a model with its drafters, draft model and draft head, as one engine."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from app.engine.draft_model import (
     draft_model_file,
     draft_model_name,
 )
+from app.engine.draft_resources import DraftResources, make_observers, open_replay, open_resources
 from app.engine.drafters import HEAVY, make_drafters
 from app.engine.engine import MAX_PASSAGES, AnswerDefaults, Engine
 from app.engine.head import open_head
 from app.engine.learned_state import LearnedState
-from app.engine.stores import Stores, make_observers, open_replay, open_stores
 from app.locations import Locations, locate
 from app.models.discovery import (
     EMBEDDED_ITEMS,
@@ -101,11 +101,13 @@ def load(
     model.template.start()
     learned, costs, calibration, backoffs = _restore_learned(model, locations)
     names = setup.drafters
-    stores = open_stores(names, locations, model.target, model.vocabulary, config.crest.max_bytes)
-    versioned = _open_draft_model(setup, chosen, model, stores)
-    versioned_head = open_head(names, stores, path, model.target, locations)
-    if stores.draft_model is not None or versioned_head is not None:
-        stores.replay = open_replay(locations, model.target)
+    resources = open_resources(
+        names, locations, model.target, model.vocabulary, config.crest.max_bytes
+    )
+    versioned = _open_draft_model(setup, chosen, model, resources)
+    versioned_head = open_head(names, resources, path, model.target, locations)
+    if resources.draft_model is not None or versioned_head is not None:
+        resources.replay = open_replay(locations, model.target)
     return Engine(
         name=model_name(chosen, locations),
         path=path,
@@ -114,7 +116,7 @@ def load(
         render=model.render,
         stop=model.template.stop,
         restrictions=model.restrictions,
-        drafters=make_drafters(names, stores),
+        drafters=make_drafters(names, resources),
         budget=make_budget(options.draft_tokens, costs, calibration, backoffs),
         costs=costs,
         calibration=calibration,
@@ -125,8 +127,8 @@ def load(
         trained_context=model.trained_context,
         crest_bytes=config.crest.max_bytes,
         learned=learned,
-        stores=stores,
-        observers=make_observers(stores),
+        resources=resources,
+        observers=make_observers(resources),
         versioned_draft_model=versioned,
         versioned_head=versioned_head,
         learns=config.learn,
@@ -167,16 +169,16 @@ def _restore_learned(
 
 
 def _open_draft_model(
-    setup: Setup, chosen: Path, model: LoadedModel, stores: Stores
+    setup: Setup, chosen: Path, model: LoadedModel, resources: DraftResources
 ) -> VersionedDraftModel | None:
     """Open the draft model of `model`, loaded from the file `chosen`, if it is a drafter.
 
-    A large one is left out of a light setup. Errors are collected in `stores`.
+    A large one is left out of a light setup. Errors are collected in `resources`.
     """
     if "draft-model" not in setup.drafters:
         return None
     locations = setup.locations
-    with stores.collecting_errors():
+    with resources.collecting_errors():
         path = draft_model_file(setup.config.draft_model, chosen, locations)
         if path is None or (setup.is_light and _is_large(path)):
             return None
@@ -190,7 +192,7 @@ def _open_draft_model(
             gpu_layers=setup.options.gpu_layers,
             threads=setup.config.threads,
         )
-        versioned.open(stores)
+        versioned.open(resources)
         return versioned
     return None
 
@@ -213,19 +215,19 @@ def with_drafters(
     engine: Engine,
     drafters: Sequence[str],
     draft_tokens: int | None,
-    stores: Stores | None = None,
+    resources: DraftResources | None = None,
 ) -> Engine:
-    """The same loaded model with new drafters over `stores`; costs are shared."""
+    """The same loaded model with new drafters over `resources`; costs are shared."""
     calibration, backoffs = AcceptanceModel(), DrafterBackoffs()
-    stores = stores or Stores()
-    made = make_drafters(drafters, stores)
+    resources = resources or DraftResources()
+    made = make_drafters(drafters, resources)
     return replace(
         engine,
         drafters=made,
         calibration=calibration,
         backoffs=backoffs,
         budget=make_budget(draft_tokens, engine.costs, calibration, backoffs),
-        observers=make_observers(stores),
+        observers=make_observers(resources),
     )
 
 
@@ -236,17 +238,17 @@ def adopt_versions(engine: Engine) -> None:
         ModelError: the original draft model cannot be read.
         StoreError: its versions cannot be read.
     """
-    stores = engine.stores
+    resources = engine.resources
     for versioned in (engine.versioned_draft_model, engine.versioned_head):
         # Without any versions nothing need be read.
         if versioned is None or not (versioned.locations.draft_models / versioned.target).exists():
             continue
-        if versioned.versions.current_identity == versioned.opened(stores):
+        if versioned.versions.current_identity == versioned.opened(resources):
             continue
         with engine.busy:
-            versioned.open(stores)
+            versioned.open(resources)
             others = [drafter for drafter in engine.drafters if drafter.name != versioned.drafter]
-            engine.drafters[:] = [*others, *make_drafters([versioned.drafter], stores)]
+            engine.drafters[:] = [*others, *make_drafters([versioned.drafter], resources)]
 
 
 def open_chat_states(engine: Engine, folder: Path, max_bytes: int) -> None:

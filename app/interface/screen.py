@@ -304,7 +304,7 @@ class ChatScreen(Screen[None]):
         stats = self._session_statistics
         stats.dense_states = engine.remembered if engine is not None else None
         stats.draft_model = engine.draft_model_name if engine is not None else ""
-        version = engine.stores.draft_model_version.number if engine is not None else 0
+        version = engine.resources.draft_model_version.number if engine is not None else 0
         stats.draft_model_version = version
         learner = model.learner if model is not None else None
         stats.learning_waits = learner.waits_for if learner is not None else ""

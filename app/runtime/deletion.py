@@ -21,8 +21,8 @@ from app.conversation.privacy import (
 )
 from app.conversation.unsent import retain_unsent
 from app.engine.draft_model_versions import drop_tainted
+from app.engine.draft_resources import DraftResources
 from app.engine.engine import Engine
-from app.engine.stores import Stores
 from app.importing.session import drop_import
 from app.indexing.corpus_index import forget_removed_texts
 from app.indexing.passage_index import forget_passages
@@ -116,13 +116,13 @@ def _erase_texts(
     library: Library, history: History, locations: Locations, engine: Engine | None
 ) -> None:
     """Erase texts that were deleted from the library, in every store."""
-    stores = engine.stores if engine is not None else Stores()
+    resources = engine.resources if engine is not None else DraftResources()
     with ExitStack() as steps:
-        steps.callback(stores.ask_dense, lambda index: index.reconcile())
+        steps.callback(resources.ask_dense, lambda index: index.reconcile())
         steps.callback(erase_deleted, history, locations)
         steps.callback(library.erase)
         # The loaded index first: it writes what it still holds, so that it is deleted on disk.
-        steps.callback(stores.ask_dense, lambda index: index.flush())
+        steps.callback(resources.ask_dense, lambda index: index.flush())
 
 
 def erase_deleted(history: History, locations: Locations) -> None:

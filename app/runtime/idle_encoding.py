@@ -83,7 +83,7 @@ def encode_when_idle(
         StoreError: a store cannot be read or written.
         ModelError: the model cannot evaluate a text.
     """
-    worker = engine.stores.dense
+    worker = engine.resources.dense
     if worker is None:
         return
     new: list[_NewText] = []

@@ -173,8 +173,8 @@ def _imports(engine: Engine, locations: Locations) -> ImportedTexts | None:
     """The imported texts; None, with an error of the engine, if they cannot be opened."""
     from app.conversation.imported_texts import ImportedTexts
 
-    with engine.stores.collecting_errors():
-        return ImportedTexts.open(locations, engine.stores.errors.append)
+    with engine.resources.collecting_errors():
+        return ImportedTexts.open(locations, engine.resources.errors.append)
     return None
 
 
@@ -232,7 +232,7 @@ def _learner(
     from app.machine import OtherLoad
     from app.runtime.learning import HEAD_TOO, Learner, LearningConditions
 
-    draft_model = engine.versioned_draft_model if engine.stores.draft_model is not None else None
+    draft_model = engine.versioned_draft_model if engine.resources.draft_model is not None else None
     head, config, target = engine.versioned_head, load_config(locations.settings), engine.target
     if draft_model is None and head is None:
         return None

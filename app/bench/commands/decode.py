@@ -314,7 +314,7 @@ def _grown(
 ) -> dict[str, object]:
     """The figures of one set of drafters, up to the end or Ctrl-C."""
     with bench_stores(engine, names) as stores:
-        full = DecodeRow(name, with_drafters(engine, names, draft_tokens, stores.stores))
+        full = DecodeRow(name, with_drafters(engine, names, draft_tokens, stores.resources))
         empty = DecodeRow(name, with_drafters(engine, (), draft_tokens))
         plain = DecodeRow(PLAIN, with_drafters(engine, (), 0))
         grown = Growth(names, stores, full, empty, plain)

@@ -92,8 +92,8 @@ def test_every_store_has_every_text(engine: Engine, stores: BenchStores) -> None
     assert [list(text.tokens) for text in stores.texts] == texts
     assert stores.rest is not None
     assert len(stores.rest) == tokens + len(texts)
-    assert stores.stores.dense is not None
-    status = stores.stores.dense.ask(DenseIndex.status)
+    assert stores.resources.dense is not None
+    status = stores.resources.dense.ask(DenseIndex.status)
     assert status.keys == status.positions == tokens - len(texts) > 256
 
 
@@ -115,8 +115,8 @@ def test_what_was_said_before_is_drafted_by_whoever_looks_back(
         assert summary["tokens_per_step"] > 2.0, row.drafters
         assert summary["shape"] == row.shape
     assert 2.0 < summaries[-1]["draft_length"] <= 5.0
-    assert stores.stores.dense is not None
-    assert len(stores.texts) == len(stores.stores.dense.ask(DenseIndex.backlog)) + len(CHATS)
+    assert stores.resources.dense is not None
+    assert len(stores.texts) == len(stores.resources.dense.ask(DenseIndex.backlog)) + len(CHATS)
 
 
 def test_a_draft_model_must_share_the_tokenizer(engine: Engine, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_store_that_cannot_be_made_ends_the_benchmark(
     def full(*_: object) -> NoReturn:
         raise StoreError("no room")
 
-    monkeypatch.setattr("app.engine.stores.make_folder", full)
+    monkeypatch.setattr("app.engine.draft_resources.make_folder", full)
     with pytest.raises(StoreError, match="no room"), bench_stores(engine, ["dense"]):
         pytest.fail("it went on without that store")
 

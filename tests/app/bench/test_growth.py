@@ -23,7 +23,7 @@ SAME = [Workload(str(number), ("one",)) for number in range(4)]
 def grown(folder: Path, workload: list[Workload]) -> Growth:
     engine = scripted_engine(folder, drafters=(), draft_tokens=0)
     with bench_stores(engine, NAMES) as stores:
-        full = DecodeRow("both", with_drafters(engine, NAMES, 8, stores.stores))
+        full = DecodeRow("both", with_drafters(engine, NAMES, 8, stores.resources))
         empty = DecodeRow("both", with_drafters(engine, (), 8))
         growth = Growth(NAMES, stores, full, empty, DecodeRow("none", engine))
         assert list(grow(growth, workload, Sampling(0.0))) == [1, 2, 3, 4]

@@ -51,7 +51,7 @@ def test_the_draft_model_is_named_with_what_it_waits_for(tmp_path: Path, engine:
     head = _report(options)["draft head"]
     assert head.text == "none yet; learns from 25 new answers, 0 so far"
     locate(tmp_path).settings.write_text("draft_model = 'gone'\nlearn = false\n")
-    engine.stores.errors.append(ModelError("no model 'gone'"))
+    engine.resources.errors.append(ModelError("no model 'gone'"))
     report = _report(options)
     assert report["draft head"].text == "none yet; learning is off"
     missing = report["draft model"]

@@ -15,8 +15,8 @@ from app.conversation.events import Event, Finished, Interpolated, Retrieved, Wr
 from app.conversation.imported_texts import ImportedTexts
 from app.conversation.privacy import owner_of_text
 from app.conversation.statistics import STATES_KEY
+from app.engine.draft_resources import open_dense
 from app.engine.engine import Engine
-from app.engine.stores import open_dense
 from app.locations import Locations
 from datastores.chats.history import History
 from datastores.dense.index import DenseIndex
@@ -51,8 +51,8 @@ def imports(tmp_path: Path) -> Iterator[ImportedTexts]:
 
 def read_imports(engine: Engine, imports: ImportedTexts) -> None:
     """Encode the imported texts, as idle work does."""
-    open_dense(engine.stores, imports.locations, engine.target)
-    worker = engine.stores.dense
+    open_dense(engine.resources, imports.locations, engine.target)
+    worker = engine.resources.dense
     assert worker is not None
     for key in imports.texts():
         read = engine.vocabulary.encode(NOTE)
@@ -66,7 +66,7 @@ def engine(tmp_path: Path, imports: ImportedTexts) -> Iterator[Engine]:
     made = scripted_engine(tmp_path, sampling=GREEDY)
     read_imports(made, imports)
     yield made
-    made.stores.close()
+    made.resources.close()
 
 
 def answer(
@@ -114,7 +114,7 @@ def test_putting_searches_off_and_drafting_change_nothing(
         texts.append(
             [token for event in events if isinstance(event, Wrote) for token in event.step.tokens]
         )
-        engine.stores.close()
+        engine.resources.close()
     assert texts[0] == texts[1] == texts[2]
     assert texts[0]
 
@@ -139,7 +139,7 @@ def test_what_is_forgotten_during_an_answer_counts_no_more(
     events = Assistant(engine, history, imports, docs="knn").answer(chat.id, None, QUESTION)
     assert isinstance(next(events), Interpolated)
     for key in imports.texts():
-        engine.stores.forget(owner_of_text(key))
+        engine.resources.forget(owner_of_text(key))
     assert tokens(list(events)) == tokens(plain)
 
 
@@ -151,7 +151,7 @@ def test_without_encoded_imports_the_model_answers_and_says_so(
     worded = answer(engine, history, imports, "knn")
     assert worded[0] == Interpolated(0)
     assert tokens(worded) == tokens(plain)
-    engine.stores.close()
+    engine.resources.close()
 
 
 def test_nothing_learns_from_borrowed_words(

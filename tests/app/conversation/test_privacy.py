@@ -13,8 +13,8 @@ from app.conversation import generation, privacy
 from app.conversation.assistant import Assistant
 from app.conversation.privacy import CHAT_PREFIX, ChatIsolation, owner_of_chat
 from app.engine.draft_model_versions import replay_path
+from app.engine.draft_resources import make_observers, open_replay
 from app.engine.engine import Engine
-from app.engine.stores import make_observers, open_replay
 from app.locations import locate
 from app.runtime.idle_encoding import encode_when_idle
 from datastores.chats.history import History
@@ -59,35 +59,35 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     """An engine that records into a dense index."""
     made = scripted_engine(tmp_path, drafters=("recycle",))
     store = DenseStore.open(tmp_path / "dense.db", "scripted", WIDTH)
-    made.stores.dense = DenseWorker(store, VOCABULARY)
-    made.observers.extend(make_observers(made.stores))
+    made.resources.dense = DenseWorker(store, VOCABULARY)
+    made.observers.extend(make_observers(made.resources))
     yield made
-    made.stores.close()
-    assert made.stores.dense.error is None
+    made.resources.close()
+    assert made.resources.dense.error is None
 
 
 def positions(engine: Engine) -> int:
     """Tokens in the dense index."""
-    assert engine.stores.dense is not None
-    return engine.stores.dense.ask(DenseIndex.status).positions
+    assert engine.resources.dense is not None
+    return engine.resources.dense.ask(DenseIndex.status).positions
 
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Iterator[Engine]:
     """An engine that records into a replay buffer."""
     made = scripted_engine(tmp_path)
-    made.stores.replay = open_replay(locate(tmp_path), made.target)
+    made.resources.replay = open_replay(locate(tmp_path), made.target)
     made.learns = True
-    made.observers.extend(make_observers(made.stores))
+    made.observers.extend(make_observers(made.resources))
     yield made
-    made.stores.close()
+    made.resources.close()
     assert made.errors == []
 
 
 def recorded(engine: Engine, folder: Path) -> list[ReplayRecord]:
     """What is in the replay buffer."""
-    assert engine.stores.replay is not None
-    engine.stores.replay.flush()
+    assert engine.resources.replay is not None
+    engine.resources.replay.flush()
     path = replay_path(locate(folder), engine.target.fingerprint)
     path.parent.mkdir(exist_ok=True)
     with closing(ReplayBuffer.open(path, engine.target.fingerprint, VOCABULARY)) as buffer:
@@ -224,6 +224,6 @@ def test_answers_are_filed_under_their_chat(tmp_path: Path, engine: Engine) -> N
         chats = [history.create_chat().id for _ in range(2)]
         for chat in chats:
             list(assistant.answer(chat, None, "hello"))
-        assert engine.stores.dense is not None
-        owners = engine.stores.dense.ask(lambda index: index.owners(CHAT_PREFIX))
+        assert engine.resources.dense is not None
+        owners = engine.resources.dense.ask(lambda index: index.owners(CHAT_PREFIX))
         assert owners == {owner_of_chat(history.name, chat) for chat in chats}

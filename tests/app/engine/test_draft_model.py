@@ -44,7 +44,7 @@ def test_the_embedded_model_brings_its_own(locations: Locations) -> None:
     assert answer.statistics.steps
     assert engine.errors == []
     engine.close()
-    assert engine.stores.draft_model is None
+    assert engine.resources.draft_model is None
 
 
 def test_other_models_have_the_one_in_the_settings(locations: Locations, copy: Path) -> None:

@@ -74,8 +74,8 @@ def test_the_current_version_is_opened(locations: Locations, versions: Versions)
     publish(versions)
     versions.rollback()
     with closing(load(Options(drafters=("draft-model",)), locations)) as engine:
-        assert engine.stores.draft_model_version.number == 1
-        assert engine.stores.draft_model is not None
+        assert engine.resources.draft_model_version.number == 1
+        assert engine.resources.draft_model is not None
         assert engine.errors == []
 
 
@@ -87,12 +87,12 @@ def test_a_version_is_adopted_between_two_answers(engine: Engine, versions: Vers
     adopt_versions(engine)
     after = engine.drafters[1]
     assert after is not before
-    assert (after.name, engine.stores.draft_model_version.number) == ("draft-model", 1)
+    assert (after.name, engine.resources.draft_model_version.number) == ("draft-model", 1)
     adopt_versions(engine)
     assert engine.drafters[1] is after
     versions.reset()
     adopt_versions(engine)
-    assert engine.stores.draft_model_version.number == 0
+    assert engine.resources.draft_model_version.number == 0
     assert engine.errors == []
 
 
@@ -114,7 +114,7 @@ def test_a_damaged_or_swapped_version_costs_one_line_and_the_original_drafts(
         assert "specchat draft rollback" in str(error)
         assert "\n" not in str(error)
         assert engine.drafters[1].name == "draft-model"
-    assert engine.stores.draft_model is not None
+    assert engine.resources.draft_model is not None
 
 
 def test_versions_go_with_what_they_learned_from(

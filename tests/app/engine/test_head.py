@@ -66,11 +66,11 @@ def test_a_version_drafts_from_the_next_answer_on(
     engine: Engine, versions: Versions, weights: bytes
 ) -> None:
     assert drafting(engine) == ["prompt"]
-    assert engine.stores.replay is not None, "answers are recorded for it from the start"
+    assert engine.resources.replay is not None, "answers are recorded for it from the start"
     publish(versions, weights)
     adopt_versions(engine)
     assert drafting(engine) == ["prompt", "head"]
-    assert engine.stores.head_version.number == 1
+    assert engine.resources.head_version.number == 1
     before = engine.drafters[1]
     adopt_versions(engine)
     assert engine.drafters[1] is before

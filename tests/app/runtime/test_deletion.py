@@ -133,7 +133,7 @@ def test_a_loaded_engine_forgets_as_well(
     with closing(DenseStore.open(tmp_path / "one.db", "one", 4)) as store:
         worker = DenseWorker(store, 64)
         worker.begin(owner_of_chat(history.name, 1), [1, 2, 3])
-        engine.stores.dense = worker
+        engine.resources.dense = worker
         delete_chat(history, locations, 1, engine)
         worker.ask(lambda index: asked.extend(index.backlog()))
         worker.close()
@@ -148,7 +148,7 @@ def test_a_loaded_engine_forgets_an_import(history: History, locations: Location
         for path, text in (("/gone", SENTENCE), ("/kept", "abc")):
             library.write([StoreDocument(path, "f", 0, Document("t", (Part(NOTES, text),)))])
         worker = DenseWorker(DenseStore.open(locations.states / "one.db", "one", 4), 64)
-        engine.stores.dense = worker
+        engine.resources.dense = worker
         for digest in library.digests():
             (part,) = library.read(digest)
             tokens = VOCABULARIES[0].encode(part.text)
@@ -170,7 +170,7 @@ def test_an_import_is_forgotten_while_another_model_is_loaded(
     with closing(Library.open(locations.library)) as library:
         library.write([StoreDocument("/gone", "f", 0, Document("t", (Part(NOTES, SENTENCE),)))])
         worker = DenseWorker(DenseStore.open(locations.states / "one.db", "one", 4), 64)
-        engine.stores.dense = worker
+        engine.resources.dense = worker
         (digest,) = library.digests()
         tokens = VOCABULARIES[0].encode(SENTENCE)
         add = partial(DenseIndex.add_text, owner=owner_of_text(digest), tokens=tokens)

@@ -39,10 +39,10 @@ def locations(locations: Locations) -> Locations:
 def engine(tmp_path: Path, locations: Locations) -> Iterator[Engine]:
     made = scripted_engine(tmp_path)
     store = DenseStore.open(locations.states / "scripted.db", "scripted", WIDTH)
-    made.stores.dense = DenseWorker(store, VOCABULARY)
+    made.resources.dense = DenseWorker(store, VOCABULARY)
     yield made
-    made.stores.close()
-    assert made.stores.dense.error is None
+    made.resources.close()
+    assert made.resources.dense.error is None
 
 
 def _import(engine: Engine, locations: Locations, texts: dict[str, str]) -> None:
@@ -59,8 +59,8 @@ def _import(engine: Engine, locations: Locations, texts: dict[str, str]) -> None
 
 
 def _worker(engine: Engine) -> DenseWorker:
-    assert engine.stores.dense is not None
-    return engine.stores.dense
+    assert engine.resources.dense is not None
+    return engine.resources.dense
 
 
 def _status(engine: Engine) -> DenseStatus:

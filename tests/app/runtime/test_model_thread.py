@@ -106,7 +106,7 @@ def test_the_same_chat_goes_on_with_another_tokenizer(
     assert after.tokenizer == second.engine.vocabulary.fingerprint != tokenizer
     assert after.tokens
     assert [message.role for message in history.thread(chat)] == ["user", "assistant"] * 2
-    assert second.engine.stores.crest is not None
+    assert second.engine.resources.crest is not None
     projected(locations, second)
 
 

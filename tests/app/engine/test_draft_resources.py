@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.damage import found_damage, settle
-from app.engine.stores import Stores, open_stores
+from app.engine.draft_resources import DraftResources, open_resources
 from app.indexing.corpus_index import crest_path
 from app.locations import Locations
 from datastores.dense.index import DenseIndex
@@ -18,8 +18,8 @@ from tests.engines.scripted import WIDTH, ScriptedTarget
 BUDGET = 2**22
 
 
-def opened(locations: Locations) -> Stores:
-    return open_stores(("dense",), locations, ScriptedTarget(), ScriptedVocabulary(), BUDGET)
+def opened(locations: Locations) -> DraftResources:
+    return open_resources(("dense",), locations, ScriptedTarget(), ScriptedVocabulary(), BUDGET)
 
 
 def path_of(locations: Locations) -> Path:
@@ -27,21 +27,21 @@ def path_of(locations: Locations) -> Path:
 
 
 def test_a_missing_index_is_made(locations: Locations) -> None:
-    stores = opened(locations)
-    assert stores.dense is not None
-    assert stores.dense.ask(DenseIndex.status).positions == 0
-    assert stores.errors == []
-    stores.close()
+    resources = opened(locations)
+    assert resources.dense is not None
+    assert resources.dense.ask(DenseIndex.status).positions == 0
+    assert resources.errors == []
+    resources.close()
 
 
 @pytest.mark.parametrize("keep", [0.3, 0.9])
 def test_a_damaged_index_is_set_aside_with_a_word_and_made_anew(
     locations: Locations, keep: float
 ) -> None:
-    stores = opened(locations)
-    assert stores.dense is not None
-    stores.dense.ask(lambda index: index.add_text("text", list(range(60)) * 200))
-    stores.close()
+    resources = opened(locations)
+    assert resources.dense is not None
+    resources.dense.ask(lambda index: index.add_text("text", list(range(60)) * 200))
+    resources.close()
     whole = path_of(locations).read_bytes()
     cut = whole[: int(keep * len(whole))]
     path_of(locations).write_bytes(cut[:100] + b"\xff" * (len(cut) - 100))
@@ -65,16 +65,16 @@ def test_another_models_index_is_left_out_with_one_line(
 ) -> None:
     locations.states.mkdir()
     DenseStore.open(path_of(locations), fingerprint, width).close()
-    stores = opened(locations)
-    (told,) = stores.errors
+    resources = opened(locations)
+    (told,) = resources.errors
     assert "another model; move it away" in str(told)
     assert "\n" not in str(told)
-    assert stores.dense is None
-    stores.close()
+    assert resources.dense is None
+    resources.close()
 
 
-def n_grams(locations: Locations) -> Stores:
-    return open_stores(("crest",), locations, ScriptedTarget(), ScriptedVocabulary(), BUDGET)
+def n_grams(locations: Locations) -> DraftResources:
+    return open_resources(("crest",), locations, ScriptedTarget(), ScriptedVocabulary(), BUDGET)
 
 
 @pytest.mark.parametrize("place", ["folder", "link", "file for a folder"])
@@ -90,10 +90,10 @@ def test_without_a_file_for_the_n_grams_answers_come_without_them(
     else:
         path.parent.mkdir(parents=True)
         path.symlink_to(path)
-    stores = n_grams(locations)
-    assert stores.crest is None
-    assert [str(path.parent) in str(told) for told in stores.errors] == [True]
-    stores.close()
+    resources = n_grams(locations)
+    assert resources.crest is None
+    assert [str(path.parent) in str(told) for told in resources.errors] == [True]
+    resources.close()
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", bytes(4096), b"\xff" * 9000])

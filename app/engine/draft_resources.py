@@ -1,8 +1,7 @@
-"""The stores one loaded model drafts from, and the observers that record its answers into them.
+"""What one loaded model drafts from, and the observers that record its answers into it.
 
-Owns where the stores are and what is opened for as long as the model is loaded. Refuses to know how
-drafters are made (`app.engine.drafters`) and how stores are filled otherwise: the indexer fills
-CREST, idle encoding the dense index.
+Opens stores and models for as long as the model is loaded. `app.engine.drafters` makes drafters
+over them. Answers are recorded here; the indexer fills CREST too, idle encoding the dense index.
 """
 
 from __future__ import annotations
@@ -35,15 +34,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Stores:
-    """The open stores; None for those no drafter uses.
+class DraftResources:
+    """Open stores and models; None for those no drafter uses.
 
     Attributes:
         crest: n-grams of texts and past chats, for the model's tokenizer.
         dense: hidden states of this model.
-        draft_model: the draft model; no store, but opened and shared like one.
         draft_model_version: `Versions.current_identity` when it was opened.
-        heads: prediction heads of the model itself, likewise.
+        heads: prediction heads of the model itself.
         head, head_version: the draft head, likewise.
         stops: tokens that end an answer: nothing is drafted behind them.
         replay: what the draft model and the head learn from.
@@ -106,27 +104,27 @@ class Stores:
             self.dense.close()
 
 
-def open_stores(
+def open_resources(
     drafters: Sequence[str],
     locations: Locations,
     target: Target,
     vocabulary: Vocabulary,
     crest_bytes: int,
-) -> Stores:
+) -> DraftResources:
     """Open what `drafters` draft from; new stores are empty.
 
     A store that cannot be opened is left out and its error kept: answers come without its drafts.
     """
-    stores = Stores(stops=vocabulary.stops)
+    resources = DraftResources(stops=vocabulary.stops)
     if "crest" in drafters:
-        with stores.collecting_errors():
-            _open_crest(stores, crest_path(locations, vocabulary.fingerprint), crest_bytes)
+        with resources.collecting_errors():
+            _open_crest(resources, crest_path(locations, vocabulary.fingerprint), crest_bytes)
     if "dense" in drafters and target.width:
-        with stores.collecting_errors():
-            open_dense(stores, locations, target)
+        with resources.collecting_errors():
+            open_dense(resources, locations, target)
     if "mtp" in drafters:
-        stores.heads = target_heads(target, vocabulary)
-    return stores
+        resources.heads = target_heads(target, vocabulary)
+    return resources
 
 
 def target_heads(target: Target, vocabulary: Vocabulary) -> Heads | None:
@@ -149,18 +147,18 @@ def open_replay(locations: Locations, target: Target) -> ReplayWriter:
     return ReplayWriter(target.vocabulary_size, open_buffer)
 
 
-def _open_crest(stores: Stores, path: Path, crest_bytes: int) -> None:
+def _open_crest(resources: DraftResources, path: Path, crest_bytes: int) -> None:
     """Open the n-grams; the indexer rebuilds a damaged store."""
     try:
-        stores.crest = CrestReader(path)
+        resources.crest = CrestReader(path)
     except StoreError:
         make_folder(path.parent)
         with closing(CrestStore.open(path, crest_bytes)) as store:
             discard_quarantined(store.store.path)
-        stores.crest = CrestReader(path)
+        resources.crest = CrestReader(path)
 
 
-def open_dense(stores: Stores, locations: Locations, target: Target) -> None:
+def open_dense(resources: DraftResources, locations: Locations, target: Target) -> None:
     """Open the index of the model's states; only this imports its libraries.
 
     Raises:
@@ -179,7 +177,7 @@ def open_dense(stores: Stores, locations: Locations, target: Target) -> None:
     path = folder / f"{target.fingerprint}.db"
     store = DenseStore.open(path, target.fingerprint, target.width)
     discard_quarantined(path)
-    stores.dense = DenseWorker(store, target.vocabulary_size)
+    resources.dense = DenseWorker(store, target.vocabulary_size)
 
 
 @runtime_checkable
@@ -214,17 +212,17 @@ class HasError(Protocol):
     error: SpecchatError | None
 
 
-def make_observers(stores: Stores) -> list[StepObserver]:
-    """What records answers into `stores`."""
+def make_observers(resources: DraftResources) -> list[StepObserver]:
+    """What records answers into `resources`."""
     observers: list[StepObserver] = []
-    if stores.dense is not None:
+    if resources.dense is not None:
         from engines.state_recorder import StateRecorder
 
-        observers.append(StateRecorder(stores.dense))
-    if stores.replay is not None:
+        observers.append(StateRecorder(resources.dense))
+    if resources.replay is not None:
         from engines.replay_recorder import ReplayRecorder
 
-        observers.append(ReplayRecorder(stores.replay))
+        observers.append(ReplayRecorder(resources.replay))
     return observers
 
 
