@@ -50,6 +50,7 @@ cp -r source/ target/   # a trailing slash matters
 If the target exists, the source is copied *into* it."""
 
 SCRIPT = Script(passes_of(ANSWER, [CHATS, CHATS, PROMPT, CHATS, RECYCLE], 3))
+PLAIN = Script(passes_of("an answer of some words", [CHATS], 2))
 
 Wait = Callable[[Callable[[], object]], Awaitable[None]]
 Act = Callable[[Pilot[None]], Awaitable[None]]
@@ -123,6 +124,10 @@ class Stage:
         )
 
 
+Make = Callable[..., Stage]
+"""The type of the fixture `stage`."""
+
+
 @pytest.fixture(autouse=True, scope="session")
 def styles_parsed_once() -> Iterator[None]:
     """Parse the style sheets once: that is a quarter of the start of an application."""
@@ -191,7 +196,7 @@ def no_clipboard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def stage(history: History, unhurried_close: None) -> Iterator[Callable[..., Stage]]:
+def stage(history: History, unhurried_close: None) -> Iterator[Make]:
     """Makes applications over one history."""
     stages: list[Stage] = []
 
@@ -229,12 +234,22 @@ async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
     await pilot.pause()
 
 
+async def answered(pilot: Pilot[None], stage: Stage) -> None:
+    """Wait until no turn is in progress."""
+    await until(pilot, lambda: stage.conversation.turn is None)
+
+
 async def ask(pilot: Pilot[None], stage: Stage, text: str) -> None:
     """Type `text`, send it, and wait for the whole answer."""
+    await send(pilot, stage, text)
+    await until(pilot, lambda: text in stage.assistant.asked)
+    await answered(pilot, stage)
+
+
+async def send(pilot: Pilot[None], stage: Stage, text: str) -> None:
+    """Paste `text` into the prompt and press Enter."""
     await type_in(pilot, stage, text)
     await pilot.press("enter")
-    await until(pilot, lambda: text in stage.assistant.asked)
-    await until(pilot, lambda: stage.conversation.turn is None)
 
 
 async def type_in(pilot: Pilot[None], stage: Stage, text: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from threading import Event as Flag
 
@@ -18,9 +17,7 @@ from app.interface.chat import chat_navigation
 from datastores.chats.history import History
 from datastores.chats.records import USER
 from datastores.errors import InputError
-from tests.app.interface.conftest import Stage, ready, type_in, until
-
-Make = Callable[..., Stage]
+from tests.app.interface.conftest import Make, ready, type_in, until
 
 
 def test_without_a_terminal_it_says_what_to_use_instead(

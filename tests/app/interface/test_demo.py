@@ -15,12 +15,10 @@ from app.interface import demo
 from app.interface.demo import ELSEWHERE, FAILED, SECOND, Demo, DemoCaption
 from app.runtime.demo import AFTER, BEFORE, INTRODUCTION, DemoStage
 from datastores.errors import ModelError
-from tests.app.interface.conftest import Stage, notices, ready, until
+from tests.app.interface.conftest import Make, Stage, notices, ready, until
 from tests.app.interface.imports.scripted import DONE, ScriptedImport
 from tests.app.interface.scripted import Script, passes_of
 from tests.waiting import TIMEOUT_S
-
-Make = Callable[..., Stage]
 
 
 @pytest.fixture(autouse=True)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from app.sanitise import one_line
 from datastores.chats.history import History
 from engines.draft_tree import CHATS
-from tests.app.interface.conftest import Stage, ask, notices, shown, until
+from tests.app.interface.conftest import Make, Stage, ask, notices, shown, until
 from tests.app.interface.scripted import Script
-
-Make = Callable[..., Stage]
 
 HOSTILE = [
     "[/INST]",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
 from itertools import permutations
 from pathlib import Path
@@ -23,9 +23,7 @@ from app.interface.keymap import FORMER_IDS, Keymap
 from app.interface.scopes import ALWAYS, SCOPES
 from app.interface.screen import ChatScreen
 from datastores.errors import InputError
-from tests.app.interface.conftest import Stage, ask, shown, type_in, until
-
-Make = Callable[..., Stage]
+from tests.app.interface.conftest import Make, ask, shown, type_in, until
 
 NAMES = [name for scope in SCOPES for name in scope.commands()]
 

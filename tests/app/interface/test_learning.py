@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +12,8 @@ from app.engine.draft_model_versions import NewAnswers
 from app.engine.engine import Engine
 from app.runtime.learning import Learned, Learner, LearningConditions, LearningProgress
 from datastores.errors import ModelError
-from tests.app.interface.conftest import Stage, notices, ready, until
+from tests.app.interface.conftest import Make, Stage, notices, ready, until
 from tests.app.scripted import scripted_engine
-
-Make = Callable[..., Stage]
 
 
 class WatchedLearner(Learner):

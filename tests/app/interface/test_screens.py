@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -20,17 +19,18 @@ from tests.app.interface.conftest import (
     SIZES,
     Act,
     Compare,
+    Make,
     Stage,
+    answered,
     ask,
     loaded,
     ready,
+    send,
     shown,
     type_in,
     until,
 )
 from tests.app.interface.scripted import Script, passes_of
-
-Make = Callable[..., Stage]
 
 QUESTION = "How do I copy a directory?"
 
@@ -178,7 +178,7 @@ def test_stopped(stage: Make, snap_compare: Compare) -> None:
         await pilot.press("enter")
         await until(pilot, lambda: "copied into it." in shown(made))
         await pilot.press("escape")
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
 
     assert snap_compare(made.app, terminal_size=(80, 24), run_before=act)
 
@@ -204,12 +204,11 @@ def test_versions(stage: Make, snap_compare: Compare, size: tuple[int, int]) -> 
 
     async def act(pilot: Pilot[None]) -> None:
         await before(made, "ctrl+r")(pilot)
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
         await pilot.press("ctrl+t")
-        await type_in(pilot, made, " And a file?")
-        await pilot.press("enter")
+        await send(pilot, made, " And a file?")
         await until(pilot, lambda: len(made.assistant.asked) == 2)
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
         await pilot.press("alt+left", "ctrl+t")
         await pilot.pause()
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 
 import pytest
 
 from app.interface.workers import start_worker
-from tests.app.interface.conftest import Stage, ready, until
-
-Make = Callable[..., Stage]
+from tests.app.interface.conftest import Make, ready, until
 
 
 async def test_the_last_of_a_group_runs_and_the_others_leave_nothing(

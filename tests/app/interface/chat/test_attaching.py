@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -16,23 +15,21 @@ from app.interface.chat.attachment_bar import AttachmentBar
 from app.interface.chat.suggestions import Suggestions
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, USER
-from engines.draft_tree import CHATS
 from tests.app.interface.conftest import (
+    PLAIN,
     SIZES,
     Compare,
+    Make,
     Stage,
     notices,
     ready,
+    send,
     shown,
     suggested,
     type_in,
     until,
 )
-from tests.app.interface.scripted import Script, passes_of
 
-Make = Callable[..., Stage]
-
-PLAIN = Script(passes_of("an answer of some words", [CHATS], 2))
 SIZE = (100, 30)
 
 
@@ -217,8 +214,7 @@ async def test_unsent_files_stay_with_their_chat(stage: Make, folder: Path) -> N
     made = stage(PLAIN)
     async with made.app.run_test(size=SIZE) as pilot:
         await ready(pilot, made)
-        await type_in(pilot, made, "first")
-        await pilot.press("enter")
+        await send(pilot, made, "first")
         await until(pilot, lambda: made.assistant.asked and made.conversation.turn is None)
         chat = made.conversation.chat
         bar(made).attach([Path("notes.txt"), Path("picture.png")])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -19,24 +18,20 @@ from engines.draft_tree import CHATS
 from tests.app.interface.conftest import (
     SIZES,
     Compare,
+    Make,
     Stage,
     ask,
+    notices,
     ready,
+    send,
     shown,
-    type_in,
     until,
 )
 from tests.app.interface.scripted import Script, passes_of
 from tests.datastores.chats.test_deletion import holding
 
-Make = Callable[..., Stage]
-
 SECRET = "the walrus hides its keys under the third stone"
 SLOW = Script(passes_of("one two three", [CHATS], 2), holds=True)
-
-
-def notices(made: Stage) -> list[str]:
-    return [notification.message for notification in made.app._notifications]
 
 
 def said(made: Stage, count: int) -> bool:
@@ -150,8 +145,7 @@ async def test_nothing_is_deleted_under_an_answer_being_written(
 ) -> None:
     made = stage(SLOW)
     async with made.app.run_test() as pilot:
-        await type_in(pilot, made, "count")
-        await pilot.press("enter")
+        await send(pilot, made, "count")
         await until(pilot, lambda: "three" in shown(made))
         await made.app.chat_screen.run_action("command('chat.delete')")
         await until(pilot, lambda: isinstance(made.app.screen, Confirm))

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from app.interface.chat.chat_list import ChatList
 from datastores.chats.history import History
-from engines.draft_tree import CHATS
-from tests.app.interface.conftest import Stage, ask, until
-from tests.app.interface.scripted import Script, passes_of
-
-Make = Callable[..., Stage]
-
-PLAIN = Script(passes_of("an answer of some words", [CHATS], 2))
+from tests.app.interface.conftest import PLAIN, Make, ask, until
 
 
 async def test_chats_are_listed_opened_and_stepped_through(stage: Make) -> None:

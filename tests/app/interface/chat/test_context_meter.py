@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
 
 from app.interface.chat import chat_list
-from engines.draft_tree import CHATS
-from tests.app.interface.conftest import SIZES, Compare, Stage, ask, ready, type_in, until
-from tests.app.interface.scripted import Script, passes_of
+from tests.app.interface.conftest import (
+    PLAIN,
+    SIZES,
+    Compare,
+    Make,
+    Stage,
+    ask,
+    ready,
+    type_in,
+    until,
+)
 from tests.app.scripted import scripted_engine
-
-Make = Callable[..., Stage]
-
-PLAIN = Script(passes_of("an answer of some words", [CHATS], 2))
 
 
 def meter(made: Stage) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from app.interface.commands.key_hints import CUT_OFF, READING, KeyHints
 from datastores.chats.history import History
 from engines.draft_tree import CHATS
-from tests.app.interface.conftest import Stage, notices, shown, type_in, until
+from tests.app.interface.conftest import Stage, answered, notices, send, shown, until
 from tests.app.interface.scripted import Script, passes_of
 
 BEGUN = Script(passes_of("one two three", [CHATS], 2), holds=True)
@@ -19,21 +19,19 @@ async def test_a_stopped_answer_goes_on_as_one_message(
 ) -> None:
     made = stage(BEGUN, REST)
     async with made.app.run_test(size=(80, 24)) as pilot:
-        await type_in(pilot, made, "count")
-        await pilot.press("enter")
+        await send(pilot, made, "count")
         await until(pilot, lambda: "three" in shown(made))
         await pilot.press("escape")
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
         hints = made.app.screen.query_one(KeyHints)
         assert hints._hints == CUT_OFF
         await pilot.press("alt+r")
         await until(pilot, lambda: "one two three four five" in shown(made))
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
         assert "stopped" not in shown(made)
         assert "‹" not in shown(made), "no second version"
         assert hints._hints == READING
-        await type_in(pilot, made, "/continue")
-        await pilot.press("enter")
+        await send(pilot, made, "/continue")
         await until(pilot, lambda: notices(made))
         assert notices(made) == ["The last answer is complete: nothing to continue."]
     (chat,) = history.chats()

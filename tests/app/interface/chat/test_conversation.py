@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Event as Flag
 from typing import Any
@@ -17,13 +16,21 @@ from datastores.chats.history import History
 from datastores.errors import ContextOverflowError, ModelError, StoreError
 from engines.draft_tree import CHATS
 from tests.app.frames import MAX_INTERFACE_FRAMES, own_frames
-from tests.app.interface.conftest import SCRIPT, Stage, ask, notices, shown, type_in, until
+from tests.app.interface.conftest import (
+    PLAIN,
+    SCRIPT,
+    Make,
+    answered,
+    ask,
+    notices,
+    send,
+    shown,
+    type_in,
+    until,
+)
 from tests.app.interface.scripted import Script, passes_of
 
-Make = Callable[..., Stage]
-
 SLOW = Script(passes_of("one two three four five", [CHATS], 2), holds=True)
-PLAIN = Script(passes_of("an answer of some words", [CHATS], 2))
 
 
 async def test_a_question_is_answered_and_the_prompt_is_empty_again(stage: Make) -> None:
@@ -40,8 +47,7 @@ async def test_what_is_typed_while_the_model_loads_is_sent_afterwards(stage: Mak
     gate = Flag()
     made = stage(PLAIN, gate=gate.wait)
     async with made.app.run_test() as pilot:
-        await type_in(pilot, made, "early")
-        await pilot.press("enter")
+        await send(pilot, made, "early")
         await until(pilot, lambda: "loading the model" in shown(made))
         assert made.assistant.asked == []
         gate.set()
@@ -69,19 +75,17 @@ async def test_a_model_that_cannot_be_loaded_is_named_and_the_question_returns(
         await until(pilot, lambda: notices(made))
         assert notices(made) == ["bad.gguf is no model: choose another with --model"]
         assert made.conversation.topbar.state == "no model"
-        await type_in(pilot, made, "hello?")
-        await pilot.press("enter")
+        await send(pilot, made, "hello?")
         await until(pilot, lambda: made.conversation.prompt.text == "hello?")
 
 
 async def test_escape_stops_and_keeps_what_was_written(stage: Make, history: History) -> None:
     made = stage(SLOW)
     async with made.app.run_test() as pilot:
-        await type_in(pilot, made, "count")
-        await pilot.press("enter")
+        await send(pilot, made, "count")
         await until(pilot, lambda: "five" in shown(made))
         await pilot.press("escape")
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
         assert "one two three four five" in shown(made)
         assert "■ stopped" in shown(made)
     (chat,) = history.chats()
@@ -95,8 +99,7 @@ async def test_what_to_know_of_an_answer_stands_below_it_now_and_later(
     script = Script(passes_of("find . -mtime -100", [0], 1), remark="The command leaves out it.")
     made = stage(script)
     async with made.app.run_test() as pilot:
-        await type_in(pilot, made, "big files")
-        await pilot.press("enter")
+        await send(pilot, made, "big files")
         await until(pilot, lambda: made.conversation.turn is None and "leaves out" in shown(made))
         assert shown(made).index("-mtime") < shown(made).index("The command leaves out it.")
         (chat,) = history.chats()
@@ -109,8 +112,7 @@ async def test_what_to_know_of_an_answer_stands_below_it_now_and_later(
 async def test_quitting_in_mid_answer_keeps_it(stage: Make, history: History) -> None:
     made = stage(SLOW)
     async with made.app.run_test() as pilot:
-        await type_in(pilot, made, "count")
-        await pilot.press("enter")
+        await send(pilot, made, "count")
         await until(pilot, lambda: "five" in shown(made))
         await pilot.press("ctrl+q")
     assert made.app.leave()
@@ -122,12 +124,10 @@ async def test_one_answer_at_a_time_and_another_chat_s_question_stays_in_the_pro
 ) -> None:
     made = stage(SLOW)
     async with made.app.run_test() as pilot:
-        await type_in(pilot, made, "first")
-        await pilot.press("enter")
+        await send(pilot, made, "first")
         await until(pilot, lambda: "five" in shown(made))
         await pilot.press("ctrl+n")
-        await type_in(pilot, made, "second")
-        await pilot.press("enter")
+        await send(pilot, made, "second")
         await until(pilot, lambda: notices(made))
         assert made.conversation.prompt.text == "second"
         assert made.assistant.asked == ["first"]
@@ -136,8 +136,7 @@ async def test_one_answer_at_a_time_and_another_chat_s_question_stays_in_the_pro
 async def test_a_chat_is_left_in_mid_answer_and_found_again_grown(stage: Make) -> None:
     made = stage(SLOW)
     async with made.app.run_test() as pilot:
-        await type_in(pilot, made, "count")
-        await pilot.press("enter")
+        await send(pilot, made, "count")
         await until(pilot, lambda: "one" in shown(made))
         chat = made.conversation.chat
         await pilot.press("ctrl+n")
@@ -158,8 +157,7 @@ async def test_a_question_that_does_not_fit_goes_back_into_the_prompt(
         Script([], fails=ContextOverflowError("it has 9 tokens, 8 fit: shorten it")), PLAIN
     )
     async with made.app.run_test() as pilot:
-        await type_in(pilot, made, long)
-        await pilot.press("enter")
+        await send(pilot, made, long)
         await until(pilot, lambda: made.conversation.prompt.text == long)
         assert notices(made) == ["It has 9 tokens, 8 fit: shorten it"]
         await pilot.press("enter")
@@ -251,8 +249,7 @@ async def test_reasoning_is_folded_while_it_streams_and_afterwards(stage: Make) 
 async def test_thinking_says_how_much(stage: Make) -> None:
     made = stage(Script(passes_of("<think> let me see now", [CHATS], 2), holds=True))
     async with made.app.run_test() as pilot:
-        await type_in(pilot, made, "why?")
-        await pilot.press("enter")
+        await send(pilot, made, "why?")
         await until(pilot, lambda: "▸ Thinking… 5 tokens" in shown(made))
         assert made.app.screen.query_one(TopBar).state == "thinking…"
 
@@ -260,8 +257,7 @@ async def test_thinking_says_how_much(stage: Make) -> None:
 async def test_reading_a_long_prompt_shows_progress(stage: Make) -> None:
     made = stage(Script([], prefill=[(512, 2048)], holds=True))
     async with made.app.run_test() as pilot:
-        await type_in(pilot, made, "long")
-        await pilot.press("enter")
+        await send(pilot, made, "long")
         await until(pilot, lambda: "reading 512 of 2,048 tokens…" in shown(made))
         assert made.app.screen.query_one(TopBar).state == "reading 25%"
 

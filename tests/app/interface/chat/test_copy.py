@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,18 +13,18 @@ from app.interface.chat.copy import clipboard_commands, code_blocks, copy_with, 
 from engines.draft_tree import CHATS
 from tests.app.interface.conftest import (
     ANSWER,
-    Stage,
+    Make,
+    answered,
     ask,
     notices,
     ready,
+    send,
     shown,
     type_in,
     until,
 )
 from tests.app.interface.scripted import Script, passes_of
 from tests.waiting import TIMEOUT_S
-
-Make = Callable[..., Stage]
 
 
 def test_programs_of_this_machine_come_first_and_none_over_ssh() -> None:
@@ -97,12 +96,11 @@ async def test_ctrl_c_stops_then_copies_then_clears_then_quits(
     made = stage(Script(passes_of("some words", [CHATS], 2), holds=True))
     async with made.app.run_test() as pilot:
         await ready(pilot, made)
-        await type_in(pilot, made, "a question")
-        await pilot.press("enter")
+        await send(pilot, made, "a question")
         await until(pilot, lambda: "some words" in shown(made))
         await type_in(pilot, made, "typed since")
         await pilot.press("ctrl+c")
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
         assert "stopped" in shown(made)
         assert made.conversation.prompt.text == "typed since"
         made.conversation.prompt.select_all()

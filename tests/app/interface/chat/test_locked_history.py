@@ -5,7 +5,7 @@ A change that waited on the interface's thread would fail here: the lock is held
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import pytest
@@ -18,10 +18,18 @@ from app.interface.dialogs.chat_settings import ChatSettingsForm
 from datastores.chats.history import History
 from datastores.chats.presets import Presets
 from engines.draft_tree import CHATS
-from tests.app.interface.conftest import Stage, ask, notices, ready, shown, type_in, until
+from tests.app.interface.conftest import (
+    Make,
+    answered,
+    ask,
+    notices,
+    ready,
+    send,
+    shown,
+    type_in,
+    until,
+)
 from tests.app.interface.scripted import Script, passes_of
-
-Make = Callable[..., Stage]
 
 
 @contextmanager
@@ -46,7 +54,7 @@ async def test_a_new_chat_is_stored_and_answered_afterwards(stage: Make, history
             assert not made.assistant.asked
             assert not history.chats()
         await until(pilot, lambda: made.assistant.asked == ["copy?"])
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
         (chat,) = history.chats()
         assert made.conversation.chat == chat.id
         assert "cp -r source/" in shown(made)
@@ -65,7 +73,7 @@ async def test_a_chat_that_was_left_before_it_was_stored_is_answered_where_it_be
             await pilot.press("enter", "ctrl+n")
             assert "copy?" not in shown(made)
         await until(pilot, lambda: made.assistant.asked == ["copy?"])
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
         (chat,) = history.chats()
         assert made.conversation.chat is None
         assert "copy?" not in shown(made)
@@ -81,7 +89,7 @@ async def test_a_question_stopped_before_its_chat_was_stored_is_given_back(
         with locked(history):
             await type_in(pilot, made, "copy?")
             await pilot.press("enter", "escape")
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
         assert made.conversation.prompt.text == "copy?"
         assert not made.assistant.asked
 
@@ -98,7 +106,7 @@ async def test_an_answer_that_waits_for_the_lock_holds_up_nothing(
             assert made.conversation.chat == history.chats()[0].id
             await pilot.press(*"next")
             assert made.conversation.prompt.text == "next"
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
         assert made.assistant.asked == ["first", "second"]
 
 
@@ -128,7 +136,7 @@ async def test_another_version_is_read_at_once_and_stored_afterwards(
         await ask(pilot, made, "which?")
         await pilot.press("ctrl+r")
         await until(pilot, lambda: "‹ 2/2 ›" in shown(made))
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
         chat = history.chats()[0].id
         with locked(history):
             await pilot.press("alt+left")
@@ -163,9 +171,8 @@ async def test_a_lock_that_is_not_released_is_reported_once_and_gives_the_questi
     async with made.app.run_test() as pilot:
         await ready(pilot, made)
         with locked(history):
-            await type_in(pilot, made, "copy?")
-            await pilot.press("enter")
-            await until(pilot, lambda: made.conversation.turn is None)
+            await send(pilot, made, "copy?")
+            await answered(pilot, made)
             assert made.conversation.prompt.text == "copy?"
             assert len(notices(made)) == 1
         await pilot.press("enter")

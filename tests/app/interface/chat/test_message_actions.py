@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from textual.containers import Vertical
 from textual.events import Paste
@@ -21,7 +19,9 @@ from datastores.errors import ModelError
 from tests.app.interface.conftest import (
     ANSWER,
     Compare,
+    Make,
     Stage,
+    answered,
     ask,
     burst,
     notices,
@@ -29,8 +29,6 @@ from tests.app.interface.conftest import (
     until,
 )
 from tests.app.interface.scripted import Script, passes_of
-
-Make = Callable[..., Stage]
 
 TWO_BLOCKS = (
     "First:\n\n```sh\ntar -xf {{archive.tar}} -C {{directory}}\n```\n\nor\n\n```\nls\n```\n"
@@ -141,7 +139,7 @@ async def test_an_early_question_is_edited_and_an_early_answer_given_again(stage
     async with made.app.run_test(size=(100, 40)) as pilot:
         await two_turns(pilot, made)
         await pilot.press("up", "up", "ctrl+r")
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
         await until(pilot, lambda: len(made.conversation.transcript.messages) == 2)
         answer = made.conversation.transcript.messages[-1]
         assert (isinstance(answer, Answer), answer.version) == (True, "‹ 2/2 ›")

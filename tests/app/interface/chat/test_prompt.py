@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from textual import events
 from textual._xterm_parser import XTermParser
@@ -16,13 +14,16 @@ from app.interface.text_inputs import (
     LineInput,
     as_pressed,
 )
-from engines.draft_tree import CHATS
-from tests.app.interface.conftest import Stage, burst, notices, ready, shown, until
-from tests.app.interface.scripted import Script, passes_of
-
-Make = Callable[..., Stage]
-
-PLAIN = Script(passes_of("an answer of some words", [CHATS], 2))
+from tests.app.interface.conftest import (
+    PLAIN,
+    Make,
+    answered,
+    burst,
+    notices,
+    ready,
+    shown,
+    until,
+)
 
 
 async def test_what_is_typed_behind_enter_in_one_go_is_the_next_question(stage: Make) -> None:
@@ -31,7 +32,7 @@ async def test_what_is_typed_behind_enter_in_one_go_is_the_next_question(stage: 
         prompt = made.conversation.prompt
         await burst(pilot, *"one", "enter", *"two")
         await until(pilot, lambda: made.assistant.asked == ["one"])
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
         assert prompt.text == "two"
         await pilot.press("ctrl+t")
         await burst(pilot, "a", "enter", *"three")
@@ -83,7 +84,7 @@ async def test_a_long_text_is_shown_shortened_and_read_whole(stage: Make) -> Non
         assert prompt.selected_text == question
         await pilot.press("backspace", "ctrl+z", "enter")
         await until(pilot, lambda: made.assistant.asked == [question])
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
         made.conversation.transcript.go_to_start()
         await until(pilot, lambda: "… 980,009 more characters" in shown(made))
         await pilot.press("up")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from threading import Event as Flag
 
 from textual.pilot import Pilot
@@ -12,13 +11,10 @@ from app.interface.commands.key_hints import QUEUED, KeyHints
 from datastores.chats.history import History
 from datastores.errors import ModelError
 from engines.draft_tree import CHATS
-from tests.app.interface.conftest import Stage, shown, type_in, until
+from tests.app.interface.conftest import PLAIN, Make, Stage, answered, send, shown, type_in, until
 from tests.app.interface.scripted import Script, passes_of
 
-Make = Callable[..., Stage]
-
 HELD = Script(passes_of("one two three", [CHATS], 2), holds=True)
-PLAIN = Script(passes_of("an answer", [CHATS], 2))
 
 
 def gated(fails: ModelError | None = None) -> tuple[Script, Flag]:
@@ -26,11 +22,6 @@ def gated(fails: ModelError | None = None) -> tuple[Script, Flag]:
     flag = Flag()
     script = Script(passes_of("one two three", [CHATS], 2), fails=fails, gate=flag.wait)
     return script, flag
-
-
-async def send(pilot: Pilot[None], made: Stage, text: str) -> None:
-    await type_in(pilot, made, text)
-    await pilot.press("enter")
 
 
 def queued(made: Stage) -> list[str]:
@@ -67,7 +58,7 @@ async def test_they_follow_an_answer_that_ends_by_itself(stage: Make, history: H
         await answering(pilot, made)
         flag.set()
         await until(pilot, lambda: made.assistant.asked == ["first", "second", "third"])
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
         assert not made.conversation.queue.display
     (chat,) = history.chats()
     asked = [message.content for message in history.thread(chat.id) if message.role == "user"]
@@ -85,7 +76,7 @@ async def test_they_follow_in_their_own_chat_while_another_is_open(
         assert not made.conversation.queue.display
         flag.set()
         await until(pilot, lambda: made.assistant.asked == ["first", "second", "third"])
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
         assert made.conversation.chat is None
     (chat,) = history.chats()
     assert len(history.thread(chat.id)) == 6
@@ -114,7 +105,7 @@ async def test_they_return_to_the_prompt_when_the_answer_is_stopped(stage: Make)
         await answering(pilot, made)
         await type_in(pilot, made, "half")
         await pilot.press("escape")
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
         assert made.conversation.prompt.text == "second\nthird\nhalf"
         assert made.assistant.asked == ["first"]
 
@@ -127,7 +118,7 @@ async def test_they_return_to_their_chat_when_the_answer_fails(stage: Make) -> N
         chat = made.conversation.chat
         await pilot.press("ctrl+n")
         flag.set()
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
         assert made.conversation.prompt.text == ""
         made.conversation.open(chat)
         assert made.conversation.prompt.text == "second\nthird"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,11 +13,12 @@ from app.interface.imports.import_screen import ImportScreen
 from app.interface.models.picker import ModelPicker
 from app.locations import ModelFolders
 from datastores.chats.history import History
-from engines.draft_tree import CHATS
 from tests.app.interface.conftest import (
+    PLAIN,
     SIZES,
     Compare,
-    Stage,
+    Make,
+    answered,
     ask,
     burst,
     notices,
@@ -26,12 +26,7 @@ from tests.app.interface.conftest import (
     suggested,
     until,
 )
-from tests.app.interface.scripted import Script, passes_of
 from tests.app.models.gguf_files import write_gguf
-
-Make = Callable[..., Stage]
-
-PLAIN = Script(passes_of("an answer of some words", [CHATS], 2))
 
 
 async def test_commands_are_completed_and_run(stage: Make, history: History) -> None:
@@ -120,7 +115,7 @@ async def test_a_message_may_begin_with_a_slash(stage: Make) -> None:
         await ready(pilot, made)
         await pilot.press(*"//usr is what?", "enter")
         await until(pilot, lambda: made.assistant.asked == ["/usr is what?"])
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
         await pilot.press("up")
         assert made.conversation.prompt.text == "//usr is what?"
         await pilot.press("down", "ctrl+t")

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from app.interface.transcript.transcript import Transcript
 from datastores.chats.history import History
 from datastores.errors import ContextOverflowError
 from engines.draft_tree import CHATS
-from tests.app.interface.conftest import Stage, ask, notices, shown, type_in, until
+from tests.app.interface.conftest import Make, answered, ask, notices, send, shown, type_in, until
 from tests.app.interface.scripted import Script, passes_of
 
-Make = Callable[..., Stage]
-
 ANSWERS = [Script(passes_of(f"{number} it is", [CHATS], 2)) for number in ("One", "Two", "Three")]
-
-
-def idle(made: Stage) -> Callable[[], bool]:
-    return lambda: made.conversation.turn is None
 
 
 async def test_an_answer_is_given_again_and_both_are_kept(stage: Make) -> None:
@@ -55,10 +47,9 @@ async def test_a_question_far_up_is_edited_and_its_branch_is_kept(
         prompt = made.conversation.prompt
         assert prompt.text == "second"
         assert "Esc" in str(prompt.border_subtitle)
-        await type_in(pilot, made, " thoughts")
-        await pilot.press("enter")
+        await send(pilot, made, " thoughts")
         await until(pilot, lambda: "second thoughts" in made.assistant.asked)
-        await until(pilot, idle(made))
+        await answered(pilot, made)
         assert "‹ 2/2 ›" in shown(made)
         assert "third" not in shown(made)
         assert prompt.text == "not sent yet"
@@ -74,10 +65,9 @@ async def test_walking_goes_on_above_where_the_lowest_message_ends(stage: Make) 
     async with made.app.run_test() as pilot:
         await ask(pilot, made, "which?")
         await pilot.press("ctrl+t")
-        await type_in(pilot, made, " really?")
-        await pilot.press("enter")
+        await send(pilot, made, " really?")
         await until(pilot, lambda: "Two it is" in shown(made))
-        await until(pilot, idle(made))
+        await answered(pilot, made)
         await pilot.press("ctrl+r")
         await until(pilot, lambda: shown(made).count("‹ 2/2 ›") == 2)
         seen = []
@@ -97,7 +87,7 @@ async def test_escape_leaves_the_question_as_it_was(stage: Make) -> None:
         assert not made.conversation.prompt.border_subtitle
         await pilot.press("enter")
         await until(pilot, lambda: made.assistant.asked == ["first", "draft"])
-        await until(pilot, idle(made))
+        await answered(pilot, made)
         assert "‹" not in shown(made)
 
 
@@ -108,8 +98,7 @@ async def test_an_edit_that_comes_to_nothing_can_be_changed_again(
     async with made.app.run_test() as pilot:
         await ask(pilot, made, "short")
         await pilot.press("ctrl+t")
-        await type_in(pilot, made, " and long")
-        await pilot.press("enter")
+        await send(pilot, made, " and long")
         await until(pilot, lambda: notices(made))
         await until(pilot, lambda: made.conversation.prompt.text == "short and long")
         assert "One it is" in shown(made)
@@ -123,8 +112,7 @@ async def test_an_edit_that_comes_to_nothing_can_be_changed_again(
 async def test_nothing_moves_while_an_answer_is_written(stage: Make, key: str) -> None:
     made = stage(Script(ANSWERS[0].passes, holds=True))
     async with made.app.run_test() as pilot:
-        await type_in(pilot, made, "first")
-        await pilot.press("enter")
+        await send(pilot, made, "first")
         await until(pilot, lambda: "One it is" in shown(made))
         await pilot.press(key)
         await until(pilot, lambda: notices(made))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from app.interface.commands import key_hints
@@ -11,10 +9,9 @@ from app.interface.commands.help import Help
 from app.interface.commands.key_hints import Hints, KeyHints
 from app.interface.keymap import Keymap
 from app.interface.scopes import SCOPES
-from tests.app.interface.conftest import SCRIPT, Stage, ask, ready, type_in, until
+from tests.app.interface.conftest import SCRIPT, Make, Stage, ask, ready, send, until
 from tests.app.interface.scripted import Script
 
-Make = Callable[..., Stage]
 MOMENTS = {
     name: value for name, value in vars(key_hints).items() if name.isupper() and name != "GAP"
 }
@@ -46,8 +43,7 @@ async def test_they_follow_the_moment(stage: Make) -> None:
         await pilot.press("ctrl+o")
         await until(pilot, lambda: "R Rename" in line(made))
         await pilot.press("escape")
-        await type_in(pilot, made, "second?")
-        await pilot.press("enter")
+        await send(pilot, made, "second?")
         await until(pilot, lambda: "Esc Stop" in line(made))
         await pilot.press("escape")
         await until(pilot, lambda: "Ctrl+R Regenerate" in line(made))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,9 +16,7 @@ from app.interface.commands.table import COMMANDS, RUN
 from app.interface.draft_origins import ORIGINS
 from app.interface.keymap import UNBOUND
 from app.interface.screen import ChatScreen
-from tests.app.interface.conftest import Stage, ask, until
-
-Make = Callable[..., Stage]
+from tests.app.interface.conftest import Make, Stage, ask, until
 
 
 def test_every_command_does_something_and_has_its_own_key_and_name() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -20,6 +19,7 @@ from datastores.errors import StoreError
 from tests.app.interface.conftest import (
     SIZES,
     Compare,
+    Make,
     Stage,
     ask,
     burst,
@@ -28,8 +28,6 @@ from tests.app.interface.conftest import (
     until,
 )
 from tests.datastores.chats.test_deletion import holding
-
-Make = Callable[..., Stage]
 
 
 def form_of(made: Stage) -> ChatSettingsForm:

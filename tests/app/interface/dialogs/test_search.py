@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from threading import Event
 
 import pytest
@@ -16,10 +15,8 @@ from app.interface.screen import ChatScreen
 from datastores.chats.history import History
 from datastores.chats.search import Hit
 from datastores.errors import StoreError
-from tests.app.interface.conftest import SIZES, Compare, Stage, ready, shown, until
+from tests.app.interface.conftest import SIZES, Compare, Make, Stage, ready, shown, until
 from tests.waiting import TIMEOUT_S
-
-Make = Callable[..., Stage]
 
 
 def long_chat(history: History) -> int:

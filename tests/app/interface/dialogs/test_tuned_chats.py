@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from textual.pilot import Pilot
 
 from app.interface.chat import chat_list
 from app.interface.chat.chat_list import ChatList
 from datastores.chats.history import History
-from tests.app.interface.conftest import SIZES, Compare, Stage, ask, ready, until
-
-Make = Callable[..., Stage]
+from tests.app.interface.conftest import SIZES, Compare, Make, Stage, ask, ready, until
 
 
 def listed(made: Stage) -> list[str]:

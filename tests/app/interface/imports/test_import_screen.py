@@ -17,11 +17,21 @@ from app.interface.imports.status import ImportState
 from app.interface.screen import ChatScreen
 from datastores.errors import InputError, SpecchatError, StoreError
 from datastores.library.library import Library
-from tests.app.interface.conftest import SCRIPT, Stage, burst, notices, ready, type_in, until
+from tests.app.interface.conftest import (
+    SCRIPT,
+    Make,
+    Stage,
+    answered,
+    burst,
+    notices,
+    ready,
+    send,
+    type_in,
+    until,
+)
 from tests.app.interface.imports.scripted import DONE, READ, SKIPPED, ScriptedImport
 from tests.app.interface.scripted import Script
 
-Make = Callable[..., Stage]
 Scripting = Callable[..., ScriptedImport]
 
 
@@ -180,10 +190,9 @@ async def test_an_answer_is_generated_during_an_import(stage: Make, scripted: Sc
         await ready(pilot, made)
         await start(pilot, "/notes")
         await pilot.press("escape")
-        await type_in(pilot, made, "copy?")
-        await pilot.press("enter")
+        await send(pilot, made, "copy?")
         await until(pilot, lambda: made.assistant.asked)
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
         assert state_of(made).running
 
 

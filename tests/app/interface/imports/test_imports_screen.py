@@ -18,11 +18,10 @@ from datastores.errors import StoreError
 from datastores.library.documents import NOTES, Document, FinishFile, Part, StoreDocument
 from datastores.library.library import Library
 from tests.app.characters import BUDGET, SENTENCE, Characters
-from tests.app.interface.conftest import Stage, notices, ready, until
+from tests.app.interface.conftest import Make, Stage, notices, ready, until
 from tests.app.interface.imports.scripted import READ, ScriptedImport
 from tests.datastores.chats.test_deletion import holding
 
-Make = Callable[..., Stage]
 Scripting = Callable[..., ScriptedImport]
 
 

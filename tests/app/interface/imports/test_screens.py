@@ -17,10 +17,9 @@ from app.interface.imports import imports_screen
 from datastores.errors import InputError, SpecchatError
 from datastores.library.documents import CODE, NOTES, Document, FinishFile, Part, StoreDocument
 from datastores.library.library import Library
-from tests.app.interface.conftest import Compare, Stage, ready, until
+from tests.app.interface.conftest import Compare, Make, Stage, ready, until
 from tests.app.interface.imports.scripted import DONE, READ, SKIPPED, ScriptedImport
 
-Make = Callable[..., Stage]
 Scripting = Callable[..., ScriptedImport]
 Size = tuple[int, int]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -17,10 +16,8 @@ from app.indexing.passage_index import find, open_passages, update
 from app.interface.imports import tasks, watch_task
 from app.interface.imports.imports_screen import ImportsScreen
 from datastores.library.library import Library
-from tests.app.interface.conftest import Stage, notices, ready, until
+from tests.app.interface.conftest import Make, Stage, notices, ready, until
 from tests.datastores.chats.test_deletion import holding
-
-Make = Callable[..., Stage]
 
 SECRET_WORD = "seventeen brass telescopes"
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from textual.widgets import OptionList
 
 from app.locations import model_folders
-from tests.app.interface.conftest import Stage, until
+from tests.app.interface.conftest import Make, until
 from tests.app.interface.models.picking import download_task, lines, open_picker, picker, type_name
 from tests.app.models.hub import CONTENT, FORTY_PERCENT, REPOSITORY, WANTED, Hub, partial_of
-
-Make = Callable[..., Stage]
 
 
 async def test_a_download_is_stopped_at_40_percent_resumed_and_opened(

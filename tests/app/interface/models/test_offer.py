@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,8 @@ from app.locations import ModelFolders, locate
 from app.models.selection import choose
 from app.runtime.open_model import ABOUT_BUILT_IN
 from datastores.errors import StoreError
-from tests.app.interface.conftest import Compare, Stage, ask, loaded, shown, until
+from tests.app.interface.conftest import Compare, Make, ask, loaded, shown, until
 from tests.app.models.gguf_files import write_gguf
-
-Make = Callable[..., Stage]
 
 OFFER = "Press F5 to pick one of 2 other models found here."
 

@@ -24,13 +24,11 @@ from app.models.download import ModelDownload
 from app.models.hub_search import MAX_SUGGESTED, HubOffer, HubRepository
 from app.models.selection import Catalogue, ListedModel
 from datastores.errors import InputError, ModelError
-from tests.app.interface.conftest import SIZES, Compare, Stage, notices, ready, until
+from tests.app.interface.conftest import SIZES, Compare, Make, Stage, notices, ready, until
 from tests.app.interface.models.picking import download_task, lines, open_picker, picker, type_name
 from tests.app.models.gguf_files import write_gguf
 from tests.app.models.hub import REPOSITORY, WANTED, Hub
 from tests.waiting import TIMEOUT_S
-
-Make = Callable[..., Stage]
 
 ROOM = 17 * 10**9
 

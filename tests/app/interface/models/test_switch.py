@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from threading import Event as Flag
 
@@ -18,14 +17,21 @@ from app.models.discovery import embedded
 from datastores.chats.history import History
 from datastores.errors import ModelError
 from engines.draft_tree import CHATS
-from tests.app.interface.conftest import Stage, ask, shown, type_in, until
+from tests.app.interface.conftest import (
+    PLAIN,
+    Make,
+    Stage,
+    answered,
+    ask,
+    send,
+    shown,
+    type_in,
+    until,
+)
 from tests.app.interface.models.picking import open_picker, type_name
 from tests.app.interface.scripted import Script, passes_of
 from tests.app.models.gguf_files import write_gguf
 
-Make = Callable[..., Stage]
-
-PLAIN = Script(passes_of("an answer of some words", [CHATS], 2))
 SLOW = Script(passes_of("one two three", [CHATS], 2), holds=True)
 OTHER = "org/other:Q8_0"
 
@@ -137,8 +143,7 @@ async def test_if_neither_model_opens_both_reasons_are_shown_and_f5_works(
             " the embedded one is gone: install specchat again"
         ]
         assert made.conversation.topbar.state == "no model"
-        await type_in(pilot, made, "anyone?")
-        await pilot.press("enter")
+        await send(pilot, made, "anyone?")
         await until(
             pilot,
             lambda: "No model is loaded: choose one from the list of models" in notices(made),
@@ -157,15 +162,14 @@ async def test_if_neither_model_opens_both_reasons_are_shown_and_f5_works(
 async def test_no_switch_while_an_answer_is_generated(stage: Make, other: Path) -> None:
     made = stage(SLOW)
     async with made.app.run_test() as pilot:
-        await type_in(pilot, made, "count")
-        await pilot.press("enter")
+        await send(pilot, made, "count")
         await until(pilot, lambda: "three" in shown(made))
         await choose(pilot, made, "other")
         await until(pilot, lambda: notices(made))
         assert notices(made) == ["Still answering. Esc stops it."]
         assert made.opened == [None]
         await pilot.press("escape")
-        await until(pilot, lambda: made.conversation.turn is None)
+        await answered(pilot, made)
 
 
 async def test_a_question_during_loading_is_answered_by_the_new_model(
@@ -178,8 +182,7 @@ async def test_a_question_during_loading_is_answered_by_the_new_model(
         made.gate = gate.wait
         await choose(pilot, made, "other")
         await until(pilot, lambda: made.opened == [None, str(other)])
-        await type_in(pilot, made, "early")
-        await pilot.press("enter")
+        await send(pilot, made, "early")
         await until(pilot, lambda: "loading the model" in shown(made))
         assert (made.assistant.asked, made.conversation.topbar.model) == ([], "")
         gate.set()

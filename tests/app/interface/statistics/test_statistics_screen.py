@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from datetime import date, timedelta
 from typing import Any
 
@@ -19,10 +18,8 @@ from app.locations import locate
 from datastores.chats.history import History
 from datastores.chats.usage import DRAFT_MODEL_KEY
 from datastores.errors import StoreError
-from tests.app.interface.conftest import Act, Compare, Stage, ready, until
+from tests.app.interface.conftest import Act, Compare, Make, Stage, ready, until
 from tests.app.test_usage_report import EARLIER, FIGURES, TODAY, answered, learn
-
-Make = Callable[..., Stage]
 
 
 @pytest.fixture(autouse=True)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from datastores.chats.history import History
-from tests.app.interface.conftest import Stage, ask, shown
-
-Make = Callable[..., Stage]
+from tests.app.interface.conftest import Make, ask, shown
 
 
 async def test_words_are_highlighted_with_letters(stage: Make) -> None:

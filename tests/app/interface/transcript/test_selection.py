@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from textual.pilot import Pilot
 
 from app.interface.transcript.markdown import MarkdownStream
 from datastores.chats.history import History
-from tests.app.interface.conftest import Compare, Stage, ready, until
+from tests.app.interface.conftest import Compare, Make, Stage, ready, until
 from tests.app.interface.transcript.test_markdown import plain_styles
-
-Make = Callable[..., Stage]
 
 PROSE = (
     "The quick brown fox jumps over the lazy dog, and then it goes on until the line has"
