@@ -1,8 +1,8 @@
 """Building CREST: from texts to pages under a byte budget.
 
-The result is a function of the texts' contents and the budget alone, whatever their order.
-Everything is array work, on a part of the strings at a time: those that begin with the same tokens.
-Memory is 16 bytes for each distinct string that is counted, and what the store itself takes.
+The result depends only on the set of texts and the budget, not on their order. Everything is array
+work on one part of the strings at a time: those that begin with the same tokens. It takes 16 bytes
+of memory for each distinct counted string, and the size of the store itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ from datastores.crest.selection import (
     ENTRY_BYTES,
     MAX_CONTINUATION,
     NODE_BYTES,
-    Floats,
     Nodes,
     candidates,
     depths,
@@ -51,14 +50,14 @@ from datastores.crest.selection import (
 )
 
 MAX_NGRAM = 4
-"""n-grams of 1 to this many tokens. Longer ones add almost nothing."""
+"""Largest n. Longer n-grams add almost nothing."""
 
 SINGLETON_BUDGET = 6
 """Bytes of budget per token of text above which strings that occur once may be kept."""
 SINGLETON_TOKENS = 1 << 21
-"""Tokens up to which those are counted: they take more memory than all other strings together."""
+"""Most tokens of text for which these are counted: they take more memory than all other strings."""
 SMALL_BUDGET = 8
-"""Tokens of text per byte of budget above which strings that occur fewer than 4 times are not."""
+"""Tokens of text per byte of budget above which only strings that occur 4 times are counted."""
 
 PART_STRINGS = MAX_TREE_STRINGS
 """Strings that are selected from at a time: some 100 bytes each."""
@@ -67,16 +66,16 @@ NODES_PER_ENTRY = 10
 """On average."""
 LOWEST_SHARE = 0.25
 HIGHEST_SHARE = 2.0
-"""The threshold is searched between these shares of the first estimate, which knows no limits."""
+"""The threshold is searched between these shares of the first estimate, which ignores limits."""
 BISECTIONS = 7
-"""On a logarithmic scale."""
+"""Steps of the search, on a logarithmic scale."""
 OVERFILL = 1.02
-"""By the estimate; what is too much is removed again, entry by entry."""
+"""Target of the search as a share of the room; the excess is removed again, entry by entry."""
 EMPTY_FILE_BYTES = 7 * 4096
 USE_BYTES = 4
-"""Of the number of nodes that have one token id, where counts are exact."""
+"""Size of the number of nodes of a token id, in exact stores."""
 FILL_SHARE = 0.92
-"""Share of the file's bytes that are pages of ours; SQLite takes the rest."""
+"""Share of the file that is our pages; SQLite takes the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +83,13 @@ class BuiltStore:
     """A store's content.
 
     Attributes:
-        longest: n of the longest n-grams.
+        longest: largest n of the n-grams.
         ids: token id of each rank.
         page_count: pages the n-grams are spread over.
-        entry_count: n-grams kept.
-        pages: the pages that are not empty, by number, ascending.
-        least: occurrences of the rarest strings that were counted, if counts are exact; else 0.
-        uses: nodes with each rank, if counts are exact; else empty.
+        entry_count: number of n-grams.
+        pages: the non-empty pages by number, ascending.
+        least: occurrences of the rarest counted strings, if counts are exact; else 0.
+        uses: number of nodes of each rank, if counts are exact; else empty.
     """
 
     longest: int
@@ -103,7 +102,7 @@ class BuiltStore:
 
 
 Trees = Iterator[tuple[Sequence[Level], Nodes]]
-"""Trees of n-grams of one length each time, with the table that they are numbered by."""
+"""Trees of n-grams of one length each, with the table that their numbers refer to."""
 
 
 def count(
@@ -115,10 +114,10 @@ def count(
     """Count all strings that a store of `budget` bytes may keep.
 
     Args:
-        folder: for what exceeds the memory meanwhile; None for the system's.
+        folder: for temporary files; None for the system's.
 
     Raises:
-        StoreError: there is no room for it.
+        StoreError: there is no room for them.
     """
     with joined(texts, folder) as text:
         least = least_count(len(text), budget)
@@ -126,14 +125,14 @@ def count(
 
 
 def least_count(tokens: int, budget: int) -> int:
-    """Strings rarer than this are not worth counting under this budget."""
+    """Occurrences below which strings are not worth counting under this budget."""
     if tokens <= SINGLETON_TOKENS and tokens * SINGLETON_BUDGET <= budget:
         return 1
     return 4 if tokens > SMALL_BUDGET * budget else 2
 
 
 def build(texts: Iterable[TokenText], budget: int, longest: int = MAX_NGRAM) -> BuiltStore:
-    """The n-grams and nodes of most utility, in at most `budget` bytes of file."""
+    """The n-grams and nodes of highest utility in a file of at most `budget` bytes."""
     return select(count(texts, budget, longest), budget, longest)
 
 
@@ -145,7 +144,7 @@ def select(
     exact: bool = False,
     folder: Path | None = None,
 ) -> BuiltStore:
-    """The content of most utility for `budget` bytes of file.
+    """The content of highest utility for `budget` bytes of file.
 
     With `exact` counts it takes about a tenth more, and texts can be subtracted from it.
 
@@ -153,7 +152,7 @@ def select(
         folder: as for `count`.
 
     Raises:
-        StoreError: there is no room for it.
+        StoreError: there is no room for temporary files.
     """
     room = page_room(budget)
     low = LOWEST_SHARE * threshold(counted.levels, longest, room)
@@ -186,7 +185,7 @@ def page_room(budget: int) -> int:
 
 
 class StoredNodes:
-    """Nodes of one part after another, kept in columns. May be read again and again."""
+    """Nodes of one part after another, stored in columns, which can be read repeatedly."""
 
     def __init__(self, columns: Columns) -> None:
         self._spans: list[tuple[int, int, int]] = []
@@ -194,7 +193,7 @@ class StoredNodes:
         self._strings, self._utilities = columns.new(np.int32), columns.new(np.float32)
 
     def append(self, nodes: Nodes) -> None:
-        """Have `nodes` after those that are here."""
+        """Append `nodes`."""
         self._spans.append((nodes.length, len(self._roots), len(self._roots) + len(nodes)))
         self._roots.append(nodes.roots)
         self._depths.append(nodes.depths)
@@ -208,7 +207,7 @@ class StoredNodes:
 
 
 def _filling_threshold(found: Iterable[Nodes], low: float, room: float) -> float:
-    """The least utility per byte, `low` or more, at which nodes fill about `room` bytes."""
+    """The utility per byte, at least `low`, at which nodes fill about `room` bytes."""
     high = low / LOWEST_SHARE * HIGHEST_SHARE
     for _ in range(BISECTIONS if low else 0):
         middle = (low * high) ** 0.5
@@ -220,45 +219,42 @@ def _filling_threshold(found: Iterable[Nodes], low: float, room: float) -> float
 
 
 def threshold(levels: Sequence[Level], longest: int, room: int) -> float:
-    """Utility per byte above which the nodes of all n-grams together fill about `room` bytes; a
-    hundredth less, at most."""
+    """Utility per byte above which the nodes of all n-grams fill about `room` bytes; at most a
+    hundredth too low."""
     number = int(room / (NODE_BYTES + ENTRY_BYTES / NODES_PER_ENTRY))
     lengths = range(1, longest + 1)
     sizes = (len(levels[deep - 1]) for length in lengths for deep in depths(levels, length))
     if number >= sum(sizes):
         return 0.0
-    # Numbers that are not negative are in the order of their bits, of which the first will do.
+    # Non-negative floats sort like their bits, of which the first 16 suffice.
     counts = np.zeros(1 << 16, np.int64)
     for part in parts_of(levels, PART_STRINGS):
         for length in lengths:
             for found in utilities(part, length).values():
-                counts += np.bincount(_first_bits(found), minlength=len(counts))
+                bits = found.view(np.uint32) >> np.uint32(16)
+                counts += np.bincount(bits, minlength=len(counts))
     above = np.cumsum(counts[::-1])[::-1]
-    bits = np.flatnonzero(above > number)[-1:].astype(np.uint32) << np.uint32(16)
-    return float(bits.view(np.float32)[0]) / NODE_BYTES
-
-
-def _first_bits(values: Floats) -> NDArray[np.uint32]:
-    return values.view(np.uint32) >> np.uint32(16)
+    lowest = np.flatnonzero(above > number)[-1:].astype(np.uint32) << np.uint32(16)
+    return float(lowest.view(np.float32)[0]) / NODE_BYTES
 
 
 def encoded_bytes(entries: Entries, ids: NDArray[np.uint32]) -> int:
-    """Bytes of the entries, with their keys and the token ids."""
+    """Size of the entries, with their keys and the token ids."""
     return int(entries.lengths.sum()) + KEY_BYTES * len(entries) + ids_bytes(ids)
 
 
 def ids_bytes(ids: NDArray[np.uint32]) -> int:
-    """Bytes of the token ids as they are stored."""
+    """Size of the token ids in the store."""
     return len(ids) * (2 if not len(ids) or int(ids.max()) < 1 << 16 else 4)
 
 
 def encode_trees(
     trees: Callable[[], Trees], columns: Columns, *, exact: bool = False
 ) -> tuple[Entries, NDArray[np.uint32], NDArray[np.int64]]:
-    """The entries of the trees, the token ids by rank, and how many nodes have each.
+    """The entries of the trees, the token ids by rank, and the number of nodes of each.
 
     Args:
-        trees: gives the same ones each time.
+        trees: returns the same trees at each call.
     """
     ids, uses = count_tokens(trees())
     collector = EntryCollector(columns.new(np.uint8))
@@ -268,7 +264,7 @@ def encode_trees(
 
 
 def _without(uses: NDArray[np.int64], dropped: Sequence[bytes]) -> NDArray[np.uint32]:
-    """`uses` without those of the nodes of entries that do not fit, given by their bytes."""
+    """`uses` without the nodes of `dropped` entries, which are given by their bytes."""
     ranks = Counter(rank for data in dropped for rank in decode(data, range(len(uses))).tokens[1:])
     left = uses.astype(np.uint32)
     for rank, times in ranks.items():
@@ -279,7 +275,7 @@ def _without(uses: NDArray[np.int64], dropped: Sequence[bytes]) -> NDArray[np.ui
 def paginate(
     entries: Entries, ids: NDArray[np.uint32], longest: int, kept: NDArray[np.bool_]
 ) -> BuiltStore:
-    """The store's content, with the `kept` ones of `entries` spread over pages."""
+    """The store's content, with the `kept` entries spread over pages."""
     number = max(1, int(entries.lengths[kept].sum(dtype=np.int64)) // PAGE_BYTES)
     found = pages(entries, kept, number)
     return BuiltStore(longest, ids, number, int(np.count_nonzero(kept)), found)

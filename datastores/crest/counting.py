@@ -1,16 +1,16 @@
 """Counting: every string of up to some length of tokens that occurs in a set of texts.
 
-The first half of building CREST. Owns the table of strings: level L holds each distinct string of
-L tokens with its count, its prefix of L - 1 tokens and the count of its suffix of L - 1 tokens, so
+This is the first half of building CREST. Level L of the table holds each distinct string of L
+tokens with its count, its prefix of L - 1 tokens and the count of its suffix of L - 1 tokens, so
 that the tree of continuations of any n-gram is a part of the table (crest.txt, section 4.2: all
-continuations of an n-gram, as prefix counts). A string never extends from one text into the
-next. Refuses to know text and which strings are worth keeping (`datastores.crest.selection`).
+continuations of an n-gram, as prefix counts). No string extends from one text into the next.
+`datastores.crest.selection` decides which strings are kept.
 
 All of it is sorting: the strings of a level are those of the level before, each split by the token
-that follows. What there is of each position (its token, and which string of the level before begins
-there) is in columns that may be files, and positions are read and sorted in blocks. The table is
-bounded by counting only strings that occur so often that all of them fit. So memory depends neither
-on the length of a text nor on their number.
+that follows. The data of each position (its token, and the string of the level before that begins
+there) are in columns that may be files, and positions are read and sorted in blocks. The table is
+bounded by raising the least number of occurrences until all counted strings fit. So memory depends
+neither on the length of a text nor on the number of texts.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from numpy.typing import NDArray
 from datastores.crest.columns import Columns, SpilledColumn, open_columns
 
 KINDS = 8
-"""Kinds are numbers below this; the caller defines what they mean."""
+"""Number of kinds of text, whose meaning the caller defines."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenText:
-    """One text, projected onto one tokenizer.
+    """One text in one tokenizer's tokens.
 
     Attributes:
-        identity: a digest of the content, compared by its first eight bytes; a text counts
-            once however often it is given.
+        identity: a digest of the content, of which the first eight bytes are compared; a text
+            counts once even if it is given several times.
         tokens: token ids below 2^32.
         kind: kind of text, 0 to `KINDS` - 1.
     """
@@ -54,14 +54,14 @@ SLICE_POSITIONS = 1 << 20
 BLOCK_POSITIONS = 1 << 22
 """Positions sorted at a time: some 50 bytes each."""
 MAX_STRINGS = 1 << 24
-"""Strings in the table, of 16 bytes each. Of more, only those that occur more often are counted:
-so many fill the largest store that is built by default."""
+"""Most strings in the table, of 16 bytes each. If there are more, only frequent ones are counted:
+these suffice for the largest store that is built by default."""
 MAX_TREE_STRINGS = 1 << 21
-"""Of these, strings that begin with the same token: they are selected from together."""
+"""Most strings that begin with the same token: they are selected from together."""
 MAX_REMAINING = 255
 """Distances to the end of a text are stored in one byte; larger ones do not matter."""
 NO_STRING = -1
-"""In place of a string's number: none that is counted begins there."""
+"""Marks positions where no counted string begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class JoinedTexts:
         remaining: uint8 [positions], tokens from here to the end of the text, at most
             `MAX_REMAINING`.
         kinds: uint8 [positions], the kind of text.
-        columns: where more of them are made.
+        columns: creates further columns.
     """
 
     tokens: SpilledColumn
@@ -93,8 +93,8 @@ class Level:
         counts: occurrences.
         tokens: uint32, the last token.
         prefixes: index, in the level before, of the string without its last token.
-        suffix_counts: occurrences of the string without its first token; in the first level, where
-            that is empty, 0.
+        suffix_counts: occurrences of the string without its first token; 0 in the first level,
+            where that is empty.
         kinds: uint8, the kind of most occurrences (the lowest among equals); empty if not
             requested.
     """
@@ -117,10 +117,10 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class CountedStrings:
-    """All strings that occur `least` times or more; level L is at index L - 1.
+    """All strings that occur at least `least` times; level L is at index L - 1.
 
     Attributes:
-        tokens: of all texts.
+        tokens: number of tokens of all texts.
     """
 
     levels: list[Level]
@@ -130,13 +130,13 @@ class CountedStrings:
 
 @contextmanager
 def joined(texts: Iterable[TokenText], folder: Path | None = None) -> Iterator[JoinedTexts]:
-    """All texts, in order; empty ones add nothing.
+    """The concatenation of all texts.
 
     Args:
-        folder: where a long text is kept meanwhile; None for the system's.
+        folder: for temporary files; None for the system's.
 
     Raises:
-        StoreError: there is no room for it.
+        StoreError: there is no room for them.
     """
     with open_columns(folder) as columns:
         text = JoinedTexts(
@@ -152,7 +152,7 @@ def joined(texts: Iterable[TokenText], folder: Path | None = None) -> Iterator[J
 
 
 def _batches(texts: Iterable[TokenText]) -> Iterator[list[TokenText]]:
-    """Some texts at a time: writing each by itself would take longer than counting it."""
+    """Some texts at a time: writing each separately would take longer than counting it."""
     batch: list[TokenText] = []
     tokens = 0
     for text in texts:
@@ -166,7 +166,7 @@ def _batches(texts: Iterable[TokenText]) -> Iterator[list[TokenText]]:
 
 
 def _remaining(tokens: int) -> NDArray[np.uint8]:
-    """For each position of a text the tokens from there to its end."""
+    """For each position of a text, the number of tokens from there to its end."""
     found = np.full(tokens, MAX_REMAINING, np.uint8)
     near = min(tokens, MAX_REMAINING)
     found[tokens - near :] = np.arange(near, 0, -1)
@@ -176,10 +176,10 @@ def _remaining(tokens: int) -> NDArray[np.uint8]:
 def count_strings(
     text: JoinedTexts, depth: int, least: int = 1, *, tagged: int = 0
 ) -> CountedStrings:
-    """The levels 1 to `depth` of strings that occur at least `least` times; more often, if these
-    would be more than `MAX_STRINGS`, or more than `MAX_TREE_STRINGS` that begin with one token.
+    """The levels 1 to `depth` of strings that occur at least `least` times, or more often if these
+    would exceed `MAX_STRINGS`, or `MAX_TREE_STRINGS` for one first token.
 
-    The first `tagged` levels have their kinds. `depth` is below `MAX_REMAINING`.
+    The first `tagged` levels have kinds. `depth` is below `MAX_REMAINING`.
     """
     counter = _StringCounter(text, least, tagged)
     for _ in range(depth):
@@ -189,11 +189,11 @@ def count_strings(
 
 @dataclass(frozen=True, slots=True)
 class _Occurrences:
-    """Some of the positions of a slice of the text at which strings of one length begin.
+    """Some positions of a slice of the text at which strings of one length begin.
 
     Attributes:
-        start: of the slice.
-        rows: the positions, from `start` on.
+        start: start of the slice.
+        rows: the positions, relative to `start`.
         keys: uint64, number of the string without its last token, and that token.
         suffixes: number of the string without its first token.
     """
@@ -238,7 +238,7 @@ class _StringCounter:
             before = self._table_size()
         self.levels.append(_concatenated(parts))
         self._numbers, self._next = self._next, self._numbers
-        while max(tree_sizes(self.levels), default=0) > MAX_TREE_STRINGS:
+        while tree_sizes(self.levels).max(initial=0) > MAX_TREE_STRINGS:
             self._raise_least()
         self._fill(self._next, NO_STRING)
 
@@ -259,8 +259,8 @@ class _StringCounter:
             yield start, min(start + SLICE_POSITIONS, len(self._text))
 
     def _ranges(self) -> Iterator[tuple[int, int]]:
-        """Consecutive strings of the last level that begin at `BLOCK_POSITIONS` positions at most,
-        or one that begins at more."""
+        """Ranges of strings of the last level that begin at up to `BLOCK_POSITIONS` positions, or
+        single strings that begin at more."""
         sizes = self.levels[-1].counts if self.levels else np.array([len(self._text)])
         ends = np.cumsum(sizes, dtype=np.int64)
         first = 0
@@ -271,15 +271,15 @@ class _StringCounter:
             first = max(last, first + 1)
 
     def _split(self, first: int, last: int, number: int) -> Level:
-        """The strings that begin with those from `first` to before `last`, numbered from `number`
-        on where they stand."""
+        """The strings that extend those from `first` to before `last`; numbers from `number` on
+        are written to the positions where they begin."""
         sizes = self.levels[-1].counts if self.levels else np.array([len(self._text)])
         if last == first + 1 and sizes[first] > BLOCK_POSITIONS:
             return self._split_one(first, number)
         return self._split_some(first, last, number)
 
     def _split_some(self, first: int, last: int, number: int) -> Level:
-        """As `_split`, by sorting all their occurrences."""
+        """`_split` by sorting all occurrences."""
         found = list(self._occurrences(first, last))
         keys = np.concatenate([np.empty(0, np.uint64), *(one.keys for one in found)])
         suffixes = np.concatenate([np.empty(0, np.int32), *(one.suffixes for one in found)])
@@ -297,8 +297,8 @@ class _StringCounter:
         return self._level(keys[starts], counts, suffixes[order[starts]], kinds)
 
     def _split_one(self, string: int, number: int) -> Level:
-        """As `_split`, for one string with many occurrences: slice by slice, since it is followed
-        by no more tokens than the vocabulary has."""
+        """`_split` for one string with many occurrences, slice by slice, since at most as many
+        different tokens follow it as the vocabulary has."""
         keys, counts = np.empty(0, np.uint64), np.empty(0, np.int64)
         suffixes = np.empty(0, np.int32)
         for found in self._occurrences(string, string + 1):
@@ -336,8 +336,8 @@ class _StringCounter:
         )
 
     def _occurrences(self, first: int, last: int) -> Iterator[_Occurrences]:
-        """Where strings of the next length begin whose first tokens are a string of the last level,
-        from `first` to before `last`. Those whose other tokens are too rare are left out."""
+        """Positions of strings of the next length that extend a string of the last level, from
+        `first` to before `last`. Those whose suffix is too rare are left out."""
         length = len(self.levels) + 1
         for start, stop in self._slices():
             numbers = self._numbers.read(start, stop + 1)
@@ -354,7 +354,7 @@ class _StringCounter:
             yield _Occurrences(start, rows, keys, suffixes)
 
     def _write(self, found: Iterable[_Occurrences], numbers: Ints, first: int) -> None:
-        """Record which strings occur where, numbered from `first` on."""
+        """Write which strings begin where, numbered from `first` on."""
         numbers = np.where(numbers == NO_STRING, NO_STRING, numbers + np.int32(first))
         done = 0
         for one in found:
@@ -366,7 +366,7 @@ class _StringCounter:
     def _kinds_of(
         self, found: Sequence[_Occurrences], numbers: Ints, strings: int
     ) -> NDArray[np.uint8]:
-        """The kind that most occurrences of each string have."""
+        """The most frequent kind of each string's occurrences."""
         best = np.zeros(strings if self._is_tagged else 0, np.uint8)
         if not len(best):
             return best
@@ -383,7 +383,7 @@ class _StringCounter:
         return kinds[found.rows]
 
     def _raise_least(self) -> None:
-        """Leave out strings that are rarer than before: by the half, so that it is soon enough."""
+        """Drop strings that are rarer than a limit, which is raised by half."""
         self.least = max(self.least + 1, self.least * 3 // 2)
         numbers = np.zeros(1, np.int32)
         for at, level in enumerate(self.levels):
@@ -397,7 +397,7 @@ class _StringCounter:
             )
             numbers = np.where(kept, np.cumsum(kept) - 1, NO_STRING).astype(np.int32)
         if self.levels:
-            numbers = np.append(numbers, np.int32(NO_STRING))  # where there was none already
+            numbers = np.append(numbers, np.int32(NO_STRING))  # maps NO_STRING to itself
             for start, stop in self._slices():
                 self._numbers.write(start, numbers[self._numbers.read(start, stop)])
 
@@ -417,15 +417,15 @@ def _concatenated(parts: Sequence[Level]) -> Level:
 
 
 def _kind_counts(numbers: Ints, kinds: NDArray[np.uint8], strings: int) -> NDArray[np.int64]:
-    """Of each string how many of its occurrences have each kind, [strings, KINDS]."""
+    """The number of each string's occurrences of each kind, [strings, KINDS]."""
     known = numbers != NO_STRING
     cells = numbers[known].astype(np.int64) * KINDS + kinds[known]
     return np.bincount(cells, minlength=strings * KINDS).reshape(strings, KINDS)
 
 
 def tree_bounds(levels: Sequence[Level]) -> list[NDArray[np.intp]]:
-    """For each level where the strings begin whose first token is that of each of the first level,
-    and at last where they end."""
+    """For each level, where the strings with each first token begin, in the order of the first
+    level, followed by the end."""
     bounds: list[NDArray[np.intp]] = []
     for level in levels:
         above = bounds[-1] if bounds else None
@@ -437,10 +437,9 @@ def tree_bounds(levels: Sequence[Level]) -> list[NDArray[np.intp]]:
     return bounds
 
 
-def tree_sizes(levels: Sequence[Level]) -> list[int]:
-    """How many strings begin with each token."""
-    sizes: list[int] = _tree_sizes(tree_bounds(levels)).tolist()
-    return sizes
+def tree_sizes(levels: Sequence[Level]) -> NDArray[np.intp]:
+    """The number of strings that begin with each token."""
+    return _tree_sizes(tree_bounds(levels))
 
 
 def _tree_sizes(bounds: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
@@ -449,8 +448,8 @@ def _tree_sizes(bounds: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
 
 
 def parts_of(levels: Sequence[Level], strings: int) -> Iterator[list[Level]]:
-    """The table in parts, each with all strings that begin with some tokens, as if there were no
-    others: of `strings` strings at most, or with one token."""
+    """The table in parts of at most `strings` strings, or of one first token. Each part has all
+    strings that begin with some tokens, as if there were no others."""
     bounds = tree_bounds(levels)
     ends = np.cumsum(_tree_sizes(bounds))
     first = 0

@@ -1,7 +1,6 @@
 """The bytes of CREST: how trees become entries and entries become pages.
 
-The bytes are a function of the trees alone: equal trees give equal bytes, whatever the order of the
-texts. Refuses to know files and which trees are kept.
+Equal trees give equal bytes, whatever the order of the texts.
 
 An entry is the tree of continuations of one n-gram. Its nodes are in level order, so that parents
 come before their children and neither a mask nor a list of parents is needed:
@@ -18,7 +17,7 @@ come before their children and neither a mask nor a list of parents is needed:
     (and a zero byte if needed to make the length even)
 
 Entries share pages of some hundred bytes, so that the key of an entry costs two bytes instead of
-the sixteen of a row of its own. The page of an n-gram follows from its hash; within the page, two
+the sixteen of a separate row. The page of an n-gram follows from its hash; within the page, two
 more bytes of the hash identify the entry:
 
     page    1 byte: number of entries; then 2 bytes each, the marks, ascending; 1 byte each, half
@@ -46,13 +45,13 @@ SEED = 0x9E3779B97F4A7C15
 
 MARK_BITS = 16
 MAX_PAGE_ENTRIES = 255
-"""Entries on one page."""
+"""Most entries of one page."""
 MAX_ENTRY_BYTES = 510
-"""Of one entry, whose length is stored by halves in one byte."""
+"""Largest entry: half of its length is stored in one byte."""
 CHECK_SHIFT = 48
 """The bits of an n-gram's hash from here on are its check."""
 MIN_AMBIGUOUS_COUNT = 5
-"""Half octaves below a count that is smaller than this tell every count apart."""
+"""Half octaves below a count smaller than this distinguish all counts."""
 CHILDREN_FOLLOW = 15
 """In a node's byte: the number of children is in the next byte."""
 
@@ -66,10 +65,10 @@ class CrestEntry:
     """The tree of one n-gram, in level order; row 0 is the n-gram itself.
 
     Attributes:
-        count: how often the n-gram occurred, within a fifth.
+        count: occurrences of the n-gram, within a fifth.
         kind: the kind of text of most of its occurrences.
         tokens: token id of each row; the root's is 0, without meaning.
-        probabilities: P(row | its parent occurred), of all occurrences; 1 for the root.
+        probabilities: P(row | its parent occurred), over all occurrences; 1 for the root.
         children: rows [first, last) of each row's children.
     """
 
@@ -85,7 +84,7 @@ class CrestEntry:
 
 
 def hashes(context: Sequence[int], longest: int) -> list[int]:
-    """The hashes of the last 1, 2, … `longest` tokens of `context`, or of all it has."""
+    """The hashes of the last 1, 2, … `longest` tokens of `context`, or of as many as it has."""
     value, result = SEED, []
     for token in context[: -longest - 1 : -1]:
         value = ((value ^ token) * MULTIPLIER) & MASK
@@ -104,7 +103,7 @@ def hash_columns(columns: Sequence[NDArray[np.uint32]]) -> Wide:
 
 
 def place(value: int, pages: int) -> tuple[int, int]:
-    """Page and mark of the n-gram whose hash is `value`, in a store of so many pages."""
+    """Page and mark of the n-gram whose hash is `value`, in a store of `pages` pages."""
     return (value >> MARK_BITS) % pages, value & (1 << MARK_BITS) - 1
 
 
@@ -168,10 +167,11 @@ def find(page: bytes, mark: int) -> bytes:
 
 
 PAGE_BYTES = 320
-"""Target size: small beside SQLite's pages, so that those fill up; large beside a row's cost."""
+"""Target size: small compared with SQLite's pages, so that these fill up; large compared with the
+cost of a row."""
 
 KEY_BYTES = 3
-"""Of an entry on its page: mark and length."""
+"""Size of an entry's mark and length on its page."""
 
 Index = NDArray[np.int64]
 
@@ -181,10 +181,10 @@ class Entries:
     """Encoded entries, not yet on pages, one after another.
 
     Attributes:
-        hashes: of their n-grams.
+        hashes: hashes of their n-grams.
         lengths: bytes of each entry.
         utilities: sum over the nodes of each entry.
-        data: all bytes.
+        data: the bytes of all entries.
     """
 
     hashes: Wide
@@ -197,7 +197,7 @@ class Entries:
 
     @property
     def starts(self) -> Index:
-        """Where each entry begins in `data`."""
+        """Offset of each entry in `data`."""
         ends = np.cumsum(self.lengths, dtype=np.int64)
         ends -= self.lengths
         return ends
@@ -209,19 +209,19 @@ class Entries:
 
 
 class EntryCollector:
-    """Puts the entries of many trees together; their bytes are in a column until `entries`."""
+    """Collects the entries of many trees; their bytes are in a column until `entries`."""
 
     def __init__(self, data: SpilledColumn) -> None:
         self._data = data
         self._parts: list[Entries] = []
 
     def add(self, part: Entries) -> None:
-        """Have the entries of `part` after those that are here."""
+        """Append the entries of `part`."""
         self._data.append(part.data)
         self._parts.append(Entries(part.hashes, part.lengths, part.utilities, part.data[:0].copy()))
 
     def entries(self) -> Entries:
-        """All of them; call it once."""
+        """All entries; may be called once."""
         parts, self._parts = self._parts, []
         return Entries(
             np.concatenate([np.empty(0, np.uint64), *(part.hashes for part in parts)]),
@@ -233,7 +233,7 @@ class EntryCollector:
 
 @dataclass(frozen=True, slots=True)
 class NodeColumns:
-    """What is encoded of each node: its token, its count and its parent's, its children."""
+    """The encoded properties of each node."""
 
     tokens: NDArray[np.uint32]
     counts: Index
@@ -273,8 +273,8 @@ def node_tokens(levels: Sequence[Level], nodes: Nodes) -> NDArray[np.uint32]:
 def count_tokens(
     trees: Iterable[tuple[Sequence[Level], Nodes]],
 ) -> tuple[NDArray[np.uint32], Index]:
-    """The token ids in use, the most frequent first, the lower id among equals; and in how many
-    nodes each is."""
+    """The token ids in use, the most frequent first, then the lower id; and the number of nodes of
+    each."""
     ids, counts = np.empty(0, np.uint32), np.empty(0, np.int64)
     for levels, nodes in trees:
         new, times = np.unique(node_tokens(levels, nodes), return_counts=True)
@@ -301,7 +301,7 @@ def encode(
     *,
     exact: bool,
 ) -> Entries:
-    """The entries of the n-grams of one length; with `exact` counts, texts can leave them."""
+    """The entries of the n-grams of one length; with `exact` counts, texts can be subtracted."""
     by_id = np.argsort(ids)
     ranks = by_id[np.searchsorted(ids, columns.tokens, sorter=by_id)].astype(np.uint32)
     width = _number_width(ranks)
@@ -336,11 +336,11 @@ class ExactCounts:
     """What follows the trees: for each entry its check, then its exact counts as numbers.
 
     Attributes:
-        checks: of each entry, one uint16.
+        checks: one uint16 for each entry.
         lengths: bytes of each entry's check and counts.
-        firsts, numbers: where each entry's counts begin in `counts`, and how many there are.
-        counts: the n-gram's, then its nodes'.
-        widths: bytes of each; 0 for one that follows from its half octave.
+        firsts, numbers: offset of each entry's counts in `counts`, and their number.
+        counts: for each entry, the n-gram's count and its nodes'.
+        widths: bytes of each count; 0 for one that follows from its half octave.
     """
 
     checks: Wide
@@ -351,7 +351,7 @@ class ExactCounts:
     widths: Index
 
     def write(self, data: Bytes, starts: Index) -> None:
-        """Write those of each entry at its offset in `data`."""
+        """Write the check and counts of each entry at its offset in `data`."""
         data[starts] = self.checks & np.uint64(0xFF)
         data[starts + 1] = self.checks >> np.uint64(8)
         at = np.repeat(starts + 2, self.numbers) + _offsets(self.widths, self.firsts, self.numbers)
@@ -363,7 +363,7 @@ def _exact_counts(
 ) -> ExactCounts:
     """The exact counts of n-grams that occurred `roots` times, and of their nodes."""
     counts = np.insert(columns.counts, firsts, roots)
-    # The n-gram's own count counts as its parent's: both decide whether it is written.
+    # The n-gram's own count stands for its parent's: both decide whether it is written.
     above = np.insert(columns.parent_counts, firsts, roots)
     widths = np.where(above >= MIN_AMBIGUOUS_COUNT, _number_width(counts), 0)
     starts = firsts + np.arange(len(firsts))
@@ -373,18 +373,18 @@ def _exact_counts(
 
 
 def _sums(values: Index, firsts: Index) -> Index:
-    """The sum of each run of `values`, of which there is one from each of `firsts`."""
+    """The sum of each run of `values`, which begin at `firsts`."""
     return np.add.reduceat(values, firsts) if len(firsts) else firsts
 
 
 def _offsets(sizes: Index, firsts: Index, numbers: Index) -> Index:
-    """Where each of `sizes` begins within its run, if they follow each other."""
+    """The offset of each item within its run, given the sizes of all items."""
     before = np.cumsum(sizes) - sizes
     return before - np.repeat(before[firsts], numbers)
 
 
 def _number_width(numbers: NDArray[np.uint32] | Index) -> Index:
-    """Bytes of each number, at 7 bits a byte."""
+    """Bytes of each number, at 7 bits per byte."""
     width: Index = (
         1 + (numbers > 0x7F) + (numbers > 0x3FFF) + (numbers > 0x1FFFFF) + (numbers > 0xFFFFFFF)
     )
@@ -394,7 +394,7 @@ def _number_width(numbers: NDArray[np.uint32] | Index) -> Index:
 def _write_numbers(
     data: Bytes, at: Index, numbers: NDArray[np.uint32] | Index, width: Index
 ) -> None:
-    """Write each number at its offset, 7 bits a byte, the lowest first."""
+    """Write each number at its offset, 7 bits per byte, the lowest first."""
     for byte in range(int(width.max(initial=0))):
         rows = np.flatnonzero(width > byte)
         more = np.where(width[rows] > byte + 1, 0x80, 0)
@@ -402,7 +402,7 @@ def _write_numbers(
 
 
 def fitting(entries: Entries, most: int) -> NDArray[np.bool_]:
-    """Which entries are of most utility per byte, `most` bytes in all at the most."""
+    """Which entries have the highest utility per byte, at most `most` bytes in all."""
     fits = entries.lengths <= MAX_ENTRY_BYTES
     cost = entries.lengths.astype(np.int64) + KEY_BYTES
     if int(cost[fits].sum()) > most:
@@ -413,11 +413,11 @@ def fitting(entries: Entries, most: int) -> NDArray[np.bool_]:
 
 
 PAGES_AT_ONCE = 1 << 12
-"""Put together at a time: what is Python's of them takes many times their bytes."""
+"""Pages built at a time: their Python objects take many times their bytes."""
 
 
 def pages(entries: Entries, kept: NDArray[np.bool_], number: int) -> Iterator[tuple[int, bytes]]:
-    """The pages that are not empty, ascending, of a store of `number` pages of `kept` entries."""
+    """The non-empty pages, ascending, of a store of `number` pages with the `kept` entries."""
     hashes = entries.hashes[kept]
     page = (hashes >> np.uint64(MARK_BITS)) % np.uint64(number)
     marks = hashes & np.uint64((1 << MARK_BITS) - 1)
@@ -432,7 +432,7 @@ def pages(entries: Entries, kept: NDArray[np.bool_], number: int) -> Iterator[tu
 def _pages(
     entries: Entries, page: Wide, rows: NDArray[np.intp], starts: Index
 ) -> Iterator[tuple[int, bytes]]:
-    """The pages of the entries `rows`, of which each begins at one of `starts`."""
+    """The pages of the entries `rows`, which begin at `starts`."""
     marks = entries.hashes[rows].astype("<u2").tobytes()
     lengths = entries.lengths[rows]
     halves = (lengths >> 1).astype(np.uint8).tobytes()

@@ -1,17 +1,16 @@
 """Looking n-grams up in CREST, on the decoding thread.
 
 A lookup is one statement that reads, for each n, a small page of each tier by primary key. The
-pages of a small tier, such as one of recent chats, are all held in memory instead; beyond that,
-memory does not grow with the store. Owns a read-only connection of its own, so that it never waits
-for the writer, and a bounded cache of decoded trees, in which the two tiers are one
-(`JoinedEntry`). It sees what other connections commit at the next `refresh`, or within
+pages of a small tier, such as one of recent chats, are all held in memory instead; apart from that,
+memory does not grow with the store. The reader has a read-only connection of its own, so that it
+never waits for the writer, and a bounded cache of decoded trees that join both tiers
+(`JoinedEntry`). It sees commits of other connections at the next `refresh`, or within
 `LOOKUPS_PER_REFRESH` lookups.
 
-Two tiers draft as one rebuilt store does. Tokens per step with budgets of 8 and 64, on answers of
-Llama-3.1-8B, with 486 k tokens of history in the base tier and 30 k in the delta: joined 1.530 and
-1.852, rebuilt 1.524 and 1.855, the base tier alone 1.518 and 1.842, the delta's trees before the
-base tier's 1.528 and 1.844; with the chat's own n-grams, joined 2.096 and 2.619, the delta's trees
-first 2.092 and 2.607.
+Two joined tiers draft as well as one rebuilt store. Tokens per step with budgets of 8 and 64, on
+answers of Llama-3.1-8B, with 486 k tokens of history in the base tier and 30 k in the delta: joined
+1.530 and 1.852, rebuilt 1.524 and 1.855, the base tier alone 1.518 and 1.842, the delta's trees
+before the base tier's 1.528 and 1.844.
 """
 
 from __future__ import annotations
@@ -28,22 +27,22 @@ from datastores.storage.integrity import damage_error, translate_errors
 from datastores.storage.sqlite import file_identity
 
 MAX_CACHED_ENTRIES = 4096
-"""Decoded trees, of some 2 KiB each."""
+"""Most decoded trees, of some 2 KiB each."""
 CACHE_KIB = 8 * 1024
 """SQLite's own page cache for this connection."""
 MAX_RESIDENT_PAGES = 2048
-"""A tier with no more is held in memory, in 0.7 MB at most: between two passes of a model reading
-pages takes 0.13 ms a lookup, and reading so many at once 2 ms."""
+"""A tier of at most this size is held in memory, in up to 0.7 MB: between two passes of a model,
+reading pages takes 0.13 ms a lookup; reading all of these at once takes 2 ms."""
 LOOKUPS_PER_REFRESH = 16
-"""Looking for commits is a statement of its own, so not every lookup does it."""
+"""Lookups between two checks for commits, which are statements of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """What is needed to find an entry of one tier and to read it.
+    """One tier, as needed to find and decode its entries.
 
     Attributes:
-        resident: all its pages by number; None where they are read one by one.
+        resident: all its pages by number; None if they are read one by one.
     """
 
     longest: int
@@ -73,7 +72,7 @@ class CrestReader:
             self._connection.close()
 
     def refresh(self) -> None:
-        """See what was committed, also if another file replaced the store."""
+        """Notice commits, and another file in place of the store."""
         if file_identity(self.path) != self._identity:
             self.close()
             self._connect()
@@ -82,7 +81,7 @@ class CrestReader:
 
     @property
     def entries(self) -> int:
-        """n-grams in the store."""
+        """Number of n-grams in the store."""
         self.refresh()
         return sum(tier.entries for tier in self._tiers.values())
 
@@ -99,7 +98,7 @@ class CrestReader:
         return [entry for key in reversed(keys) if (entry := cache[key]) is not None]
 
     def _cached(self, context: Sequence[int]) -> list[int]:
-        """The hashes of the n-grams that end `context`, all of them in the cache."""
+        """The hashes of the n-grams that end `context`, after reading them into the cache."""
         while True:
             keys = hashes(context, self._longest)
             missing = [key for key in keys if key not in self._cache]
@@ -129,7 +128,7 @@ class CrestReader:
             self._notice_commits()
 
     def _notice_commits(self) -> bool:
-        """Reload the tiers if anything was committed since; returns whether it was."""
+        """Reload the tiers after a commit; returns whether there was one."""
         version = self._connection.execute("PRAGMA data_version").fetchone()[0]
         if version == self._version:
             return False
@@ -145,7 +144,7 @@ class CrestReader:
         return True
 
     def _resident(self, table: str, pages: int) -> dict[int, bytes] | None:
-        """All pages of a small tier."""
+        """All pages of a small tier; None for a large one."""
         if pages > MAX_RESIDENT_PAGES:
             return None
         return dict(self._connection.execute(f"SELECT number, entries FROM {table}").fetchall())
@@ -165,10 +164,10 @@ class CrestReader:
             self._cache[key] = reduce(JoinedEntry, entries) if entries else None
 
     def _pages(self, numbers: Sequence[Sequence[int]]) -> list[dict[int, bytes]]:
-        """Of each tier, at least its pages with these `numbers`, by number.
+        """For each tier, at least its pages with these `numbers`, by number.
 
-        Those on disk are read in one statement: between two passes of a model each further one
-        takes 0.05 ms.
+        Those on disk are read in one statement: between two passes of a model, each further
+        statement takes 0.05 ms.
         """
         pages = [tier.resident or {} for tier in self._tiers.values()]
         read = [index for index, tier in enumerate(self._tiers.values()) if tier.resident is None]
@@ -186,15 +185,14 @@ class CrestReader:
 
 
 class JoinedEntry:
-    """The tree of one n-gram from both tiers: all their nodes, and the sums of their counts.
+    """The tree of one n-gram from both tiers: all their nodes, with summed counts.
 
-    So it is the tree that brute force counts in the texts of both, as far as each tier keeps
-    its strings (it has no n-gram that nothing follows in it), and but for the rounding of counts to
-    half octaves. The children of a row are joined when they are asked for: a draft visits a few
-    rows of trees that may have hundreds.
+    It equals the tree counted over the texts of both, as far as each tier keeps its strings, and
+    up to the rounding of counts to half octaves. The children of a row are joined on demand: a
+    draft visits a few rows of trees that may have hundreds.
 
     Attributes:
-        count, kind, tokens, probabilities: as those of `CrestEntry`, of the rows known so far.
+        count, kind, tokens, probabilities: as in `CrestEntry`, for the rows known so far.
     """
 
     count: float
@@ -206,7 +204,7 @@ class JoinedEntry:
         self.tokens = [0]
         self.probabilities = [1.0]
         self._one, self._other = one, other
-        # Row and occurrences of each node in either tree; 0 occurrences: it is not in that one.
+        # Row and occurrences of each node in both trees; 0 occurrences if it is not in that one.
         self._origins = [(0, one.count, 0, other.count)]
         self._followers: dict[int, tuple[int, int]] = {}
 
@@ -217,7 +215,7 @@ class JoinedEntry:
         return self._followers[row]
 
     def _join(self, row: int, times: float, other_row: int, other_times: float) -> tuple[int, int]:
-        """Add the children of a node, in either tree, that occurred so often there."""
+        """Join the children of a node, given by its row and occurrences in both trees."""
         below = {token: (child, n, 0, 0.0) for token, child, n in _children(self._one, row, times)}
         for token, child, n in _children(self._other, other_row, other_times):
             first, occurrences, _, _ = below.get(token, (0, 0.0, 0, 0.0))
@@ -233,6 +231,6 @@ CrestTree = CrestEntry | JoinedEntry
 
 
 def _children(tree: CrestTree, row: int, count: float) -> Iterator[tuple[int, int, float]]:
-    """Token, row and occurrences of each child of a row that occurred `count` times; 0: none."""
+    """Token, row and occurrences of each child of a row that occurred `count` times."""
     for child in range(*tree.followers(row)) if count else ():
         yield tree.tokens[child], child, count * tree.probabilities[child]

@@ -4,9 +4,6 @@ The paper keeps the same number of n-grams for each n (crest.txt, section 5.4) a
 n-grams of different n compare (sections 5.3 and 5.4). Here they compete node by node, by the
 utility of a node per byte; an n-gram is kept if its nodes together pay for its entry.
 
-Owns the utility of a node, the thresholds and the limits. Knows byte sizes only as estimates, and
-no files.
-
 A drafter that ranks paths reads the trees of the 4-gram, 3-gram, 2-gram and 1-gram that end the
 context, and backs off to a shorter one where the longer one is absent or uncertain. So the utility
 of a node of n-gram g is what the node corrects: how often it will be reached, times the relative
@@ -20,9 +17,9 @@ that occurred a few times mostly occurred within one topic and will not occur ag
 chosen by measurement, which also showed that document frequencies do no better than counts. P with
 g is interpolated as in the drafter. A 1-gram has no shorter n-gram, so P without it is 0.
 
-Measured in tokens per step on recorded answers of Llama-3.1-8B (40 prompts, 3 M tokens of history
-in 1 MB, CREST alone, budgets of 8 and 64): absolute discounting in place of `expected`, and full
-trust in g, 1.67 and 1.98; this rule 1.78 and 2.10.
+Tokens per step on recorded answers of Llama-3.1-8B (40 prompts, 3 M tokens of history in 1 MB,
+CREST alone, budgets of 8 and 64): 1.78 and 2.10 with this rule, 1.67 and 1.98 with absolute
+discounting instead of `expected` and full trust in g.
 """
 
 from __future__ import annotations
@@ -42,28 +39,28 @@ MAX_CONTINUATION = 10
 MAX_NODES = 64
 """Nodes of a tree, without its n-gram (the paper's setting)."""
 NODE_BYTES = 2.5
-"""A node's bytes, on average."""
+"""Average size of a node."""
 ENTRY_BYTES = 5.0
-"""Bytes of an entry beside its nodes."""
+"""Size of an entry without its nodes."""
 
 
 DISCOUNT = 0.8
 """Subtracted from every count and given to the shorter n-grams (absolute discounting)."""
 BACKOFF_BOOST = 3.0
-"""Factor by which the shorter n-grams get more weight than discounting alone would leave them. The
-drafter (`engines.drafters.ngram_ranking`) interpolates with the same two."""
+"""Factor by which the shorter n-grams get more weight than discounting alone would give them. The
+drafter (`engines.drafters.ngram_ranking`) interpolates with the same two constants."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The kept trees of the n-grams of one length, in the order of n-gram, depth and string.
+    """The kept trees of the n-grams of one length, sorted by n-gram, depth and string.
 
     Attributes:
         length: n.
         roots: index of each node's n-gram in level n.
         depths: uint8, length of the node's string: n + its depth in the tree.
         strings: index of the node's string in its level.
-        utilities: of each node, by the rule that selected it.
+        utilities: utility of each node.
     """
 
     length: int
@@ -108,7 +105,7 @@ def utilities(levels: Sequence[Level], length: int) -> dict[int, Floats]:
 
 
 def _trust(levels: Sequence[Level], length: int) -> NDArray[np.float64]:
-    """The weight of each n-gram's own prediction against that of the shorter one."""
+    """The weight of each n-gram's own prediction relative to that of the shorter one."""
     counts = levels[length - 1].counts.astype(np.float64)
     next_level = levels[length]
     own = np.bincount(next_level.prefixes, next_level.counts - DISCOUNT, len(counts))
@@ -116,11 +113,11 @@ def _trust(levels: Sequence[Level], length: int) -> NDArray[np.float64]:
 
 
 def propagate_max(levels: Sequence[Level], found: dict[int, Floats]) -> dict[int, Floats]:
-    """Raise the utility of every node to that of its best descendant."""
+    """Raise the utility of every node to that of its best descendant, if that is higher."""
     for deep in sorted(found, reverse=True):
         prefixes = levels[deep - 1].prefixes
         if deep - 1 in found and len(prefixes):
-            # Strings are sorted by prefix: those of one prefix are consecutive.
+            # Strings are sorted by prefix, so those of one prefix are consecutive.
             starts = np.flatnonzero(np.diff(prefixes, prepend=-1))
             above = found[deep - 1]
             best = np.maximum.reduceat(found[deep], starts)
@@ -139,10 +136,10 @@ def ancestors(levels: Sequence[Level], length: int) -> dict[int, Ints]:
 def candidates(
     levels: Sequence[Level], length: int, utility: Mapping[int, Floats], least: float
 ) -> Nodes:
-    """All nodes of at least `least` utility per byte, in the trees of n-grams of one length.
+    """All nodes with at least `least` utility per byte, in the trees of n-grams of one length.
 
     Args:
-        utility: of every string, by level; no less than that of any descendant.
+        utility: by level, of every string; at least that of any descendant.
     """
     roots = ancestors(levels, length)
     parts = []
@@ -154,7 +151,7 @@ def candidates(
 
 
 def select_nodes(nodes: Nodes, least: float) -> Nodes:
-    """The `nodes` of at least `least` utility per byte, in n-grams that reach it as a whole too."""
+    """The `nodes` with at least `least` utility per byte, in n-grams that reach it as a whole."""
     nodes = limit_trees(nodes.take(nodes.utilities >= least * NODE_BYTES))
     sums = np.bincount(nodes.roots, weights=nodes.utilities)
     sizes = np.bincount(nodes.roots)
@@ -162,7 +159,7 @@ def select_nodes(nodes: Nodes, least: float) -> Nodes:
 
 
 def estimated_bytes(nodes: Nodes) -> float:
-    """The size of `nodes`, approximately."""
+    """The approximate size of `nodes`."""
     entries = np.count_nonzero(np.diff(nodes.roots, prepend=-1))
     return NODE_BYTES * len(nodes) + ENTRY_BYTES * entries
 
@@ -173,7 +170,7 @@ def depths(levels: Sequence[Level], length: int) -> range:
 
 
 def _ordered(length: int, parts: Sequence[Nodes]) -> Nodes:
-    """All parts, of ascending depth, as one: by n-gram, then depth, then string."""
+    """All parts, of ascending depth, as one: sorted by n-gram, then depth, then string."""
     roots = np.concatenate([part.roots for part in parts])
     joined = Nodes(
         length,
@@ -186,9 +183,9 @@ def _ordered(length: int, parts: Sequence[Nodes]) -> Nodes:
 
 
 def limit_trees(nodes: Nodes) -> Nodes:
-    """At most `MAX_NODES` of each tree: those of most utility, the shallower among equals.
+    """At most `MAX_NODES` of each tree: those of highest utility, then the shallower.
 
-    No node has more utility than its parent, so what is left is a tree.
+    No node has more utility than its parent, so the rest is a tree.
     """
     sizes = np.bincount(nodes.roots)
     large = np.flatnonzero(sizes[nodes.roots] > MAX_NODES)
@@ -204,7 +201,7 @@ def limit_trees(nodes: Nodes) -> Nodes:
 
 
 def occurrences(levels: Sequence[Level], nodes: Nodes) -> NDArray[np.int64]:
-    """How often the string of each node occurred."""
+    """The number of occurrences of each node's string."""
     found = np.zeros(len(nodes), dtype=np.int64)
     for deep in np.unique(nodes.depths).tolist():
         rows = nodes.depths == deep

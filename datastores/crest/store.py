@@ -1,19 +1,18 @@
 """CREST on disk: n-grams mapped to token trees, in one SQLite file for each tokenizer.
 
-A store has two tiers. The *base* tier holds what `rebuild` made of all texts under the byte
-budget; it is a function of the set of texts alone. The *delta* tier holds what `update` made of
-the few texts added since: an answer is drafted from as soon as it is finished, and the rebuild
-promotes its common n-grams and drops its rare ones. So adding a text costs what the delta costs.
+A store has two tiers. The *base* tier is what `rebuild` makes of all texts under the byte budget;
+it depends on the set of texts alone. The *delta* tier is what `update` makes of the few texts added
+since: an answer is drafted from as soon as it is finished, and the rebuild promotes its common
+n-grams and drops its rare ones. So adding a text costs what the delta costs.
 
-Texts leave by `forget`, at a cost in proportion to them: the delta is made again without them,
-and they are subtracted from the base tier (`datastores.crest.subtraction`). No byte of them stays:
-tables that are rewritten are emptied first, which fills their pages with zeros (`secure_delete`);
-rows of the base tier are overwritten where they are, and were written once in the order of their
+`forget` removes texts at a cost proportional to them: the delta is built again without them, and
+they are subtracted from the base tier (`datastores.crest.subtraction`). No byte of them remains.
+Tables that are rewritten are emptied first, which fills their pages with zeros (`secure_delete`).
+Rows of the base tier are overwritten in place; they were written once in the order of their
 numbers, so that none was ever moved. Then only the log has to be emptied, and nothing is copied.
 
-Owns the file, its schema and its transactions: each call is all or nothing, and a text counts
-once, by its identity, however often it is given. Refuses to know text, tokenizers and what kinds of
-texts mean. Lookups go through `datastores.crest.reader`, on a connection of their own.
+Each call is one transaction, and a text counts once, by its identity, even if it is given several
+times. Lookups go through `datastores.crest.reader`, on a connection of their own.
 """
 
 from __future__ import annotations
@@ -35,9 +34,8 @@ from datastores.tokens import unpack
 
 def _tiers(db: Database) -> None:
     # On disk the identities of texts are called `documents`.
-    # Texts keep their token ids until a rebuild takes them into the base tier, which keeps
-    # eight bytes of their identity. The delta tier has tables of its own, which are emptied as a
-    # whole.
+    # Texts keep their token ids until a rebuild takes them into the base tier, which keeps eight
+    # bytes of their identity. The delta tier has its own tables, which are emptied as a whole.
     db.executescript(
         """
         CREATE TABLE tiers (
@@ -74,21 +72,21 @@ MAX_DELTA_TOKENS = 1 << 15
 """Tokens of pending texts above which a rebuild is due."""
 MIN_MERGED_TOKENS = 1 << 12
 MERGED_SHARE = 256
-"""Pending tokens, and their share of the base tier's, from which a rebuild is worth its time while
-nobody waits: it takes them into the base tier, and adding to an emptier delta is cheaper."""
+"""Pending tokens, and their share of the base tier's, from which an idle rebuild pays: it takes
+them into the base tier, and adding to an emptier delta is cheaper."""
 DELTA_SHARE = 8
 """The delta tier takes at most this fraction of the budget, half of it for the texts."""
 TEXT_BYTES = 64
-"""Of a pending text, beside its tokens."""
+"""Size of a pending text without its tokens."""
 IDENTITY_BYTES = 8
-"""Of a text's identity, in the base tier."""
+"""Size of a text's identity in the base tier."""
 MIN_REBUILD_SHARE = 40
-"""One in so many of the base tier's tokens: if more leave, it is emptied and rebuilt. To subtract a
-token takes 40 times the CPU of counting it anew."""
+"""If more than one in this many of the base tier's tokens are removed, it is emptied and rebuilt.
+Subtracting a token takes 40 times the CPU of counting it again."""
 MAX_SUBTRACTED_TOKENS = 1 << 17
-"""Nor are more subtracted: their strings take a kilobyte of memory for each token."""
+"""Most tokens that are subtracted: their strings take a kilobyte of memory for each token."""
 MAX_FREE_SHARE = 4
-"""The file is rewritten after a rebuild that leaves more than one in so many of its pages free."""
+"""The file is rewritten if a rebuild leaves more than one in this many of its pages free."""
 ERASURE_DUE = 0x45524153
 """The file's application id from a removal until its log is emptied."""
 MIN_BUDGET_BYTES = 1 << 16
@@ -107,13 +105,13 @@ class CrestStore:
 
     @classmethod
     def open(cls, path: Path, budget_bytes: int) -> CrestStore:
-        """Open or create the store; `store.quarantined` names a damaged predecessor.
+        """Open or create the store; `store.quarantined` is the path of a damaged predecessor.
 
         Args:
-            budget_bytes: the most the file may take, at least `MIN_BUDGET_BYTES`.
+            budget_bytes: maximum size of the file, at least `MIN_BUDGET_BYTES`.
         """
         opened = cls(Store(path, SCHEMA), max(budget_bytes, MIN_BUDGET_BYTES))
-        # A projection: what a power failure loses is rebuilt from the texts.
+        # What a power failure loses is rebuilt from the texts.
         opened.store.db.conn.execute("PRAGMA synchronous = NORMAL")
         return opened
 
@@ -121,18 +119,18 @@ class CrestStore:
         self.store.close()
 
     def unknown(self, identities: Iterable[bytes]) -> list[bytes]:
-        """Those of `identities` that the store has not seen, in order."""
+        """Those of `identities` that the store does not have, in order."""
         known = self._identities()
         return [identity for identity in identities if identity[:IDENTITY_BYTES] not in known]
 
     def size(self) -> int:
-        """Bytes on disk, the write-ahead log included."""
+        """Bytes on disk, including the write-ahead log."""
         path = self.store.path
         files = (path, path.with_name(path.name + "-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
     def update(self, texts: Sequence[TokenText]) -> bool:
-        """Add `texts` to the delta tier, all or none of them; known ones change nothing.
+        """Add `texts` to the delta tier, all or none; known ones change nothing.
 
         Returns whether they fitted. If not, `rebuild` is due.
         """
@@ -149,8 +147,8 @@ class CrestStore:
     def rebuild(self, texts: Iterable[TokenText]) -> None:
         """Build the base tier from `texts`, which must be all there are.
 
-        The old tier is read until the new one is committed. A pending text that is not among
-        `texts` (it was added meanwhile) stays pending.
+        The old tier is readable until the new one is committed. A pending text that is not among
+        `texts`, since it was added meanwhile, stays pending.
         """
         prefixes: set[bytes] = set()
         built, tokens = self._built(_unique(texts, prefixes), prefixes)
@@ -159,7 +157,7 @@ class CrestStore:
     def _built(
         self, texts: Iterable[TokenText], prefixes: Collection[bytes]
     ) -> tuple[BuiltStore, int]:
-        """The base tier of `texts`, which add to `prefixes`, and how many tokens they have."""
+        """The base tier of `texts`, which add to `prefixes`, and their number of tokens."""
         folder = self.store.path.parent
         counted = count(texts, self._base_bytes(0), folder=folder)
         room = self._base_bytes(len(prefixes))
@@ -169,7 +167,7 @@ class CrestStore:
         """Make `built` the base tier; `prefixes` are the first bytes of its identities.
 
         Args:
-            tokens: of all its texts.
+            tokens: number of tokens of all its texts.
         """
         with self.store.writing() as db:
             known = frozenset(prefixes)
@@ -184,7 +182,7 @@ class CrestStore:
         return bool(self.store.rows("SELECT 1 FROM pending LIMIT 1"))
 
     def merge_due(self) -> bool:
-        """Whether `rebuild` is worth its time when nobody waits."""
+        """Whether `rebuild` pays while the user is idle."""
         pending = "SELECT coalesce(sum(length(tokens)), 0) / 4 AS n FROM pending"
         tokens = int(self.store.rows(pending)[0]["n"])
         base = int(self.store.rows("SELECT coalesce(sum(tokens), 0) AS n FROM tiers")[0]["n"])
@@ -193,9 +191,9 @@ class CrestStore:
     def forget(self, texts: Sequence[TokenText]) -> bool:
         """Remove `texts`, given with the tokens they were added with; unknown ones are ignored.
 
-        Returns whether `rebuild` must follow: where more leaves the base tier than it is worth to
-        subtract, or the base tier cannot be subtracted from, it is emptied at once. No byte of what
-        was removed is left in the file.
+        Returns whether `rebuild` must follow: the base tier is emptied at once if too much leaves
+        it to be subtracted, or if it does not allow subtraction. No byte of the texts remains in
+        the file.
 
         Raises:
             StoreError: also if another process reads an older state; the texts are removed, but
@@ -204,7 +202,7 @@ class CrestStore:
         leaving = {one.identity[:IDENTITY_BYTES]: one for one in texts}
         due = False
         with self.store.writing() as db:
-            # Within the transaction: what another process subtracted is not subtracted again.
+            # Within the transaction, so that no text is subtracted by two processes.
             if leaving.keys() & self._identities():
                 db.conn.execute(f"PRAGMA application_id = {ERASURE_DUE}")
                 due = not self._leave_base(db, leaving)
@@ -214,11 +212,10 @@ class CrestStore:
         return due
 
     def retain(self, identities: Iterable[bytes]) -> bool:
-        """Remove all texts but `identities`; whether `rebuild` must follow.
+        """Remove all texts but `identities`; returns whether `rebuild` must follow.
 
-        For texts whose tokens are not known (any more): if the base tier holds one it is
-        emptied at once, so that nothing of it is drafted until the rebuild. No byte of it is left
-        in the file.
+        For texts whose tokens are no longer known: if the base tier holds one it is emptied at
+        once, so that nothing of it is drafted until the rebuild. No byte of it remains in the file.
 
         Raises:
             StoreError: as `forget`.
@@ -249,14 +246,14 @@ class CrestStore:
         return len(counted) == len(base)
 
     def _erase(self) -> None:
-        """Empty the log, if something was removed that it may still hold."""
+        """Empty the log, if it may still hold removed texts."""
         if self.store.rows("PRAGMA application_id")[0]["application_id"] == ERASURE_DUE:
             empty_log(self.store)
             with self.store.writing() as db:
                 db.conn.execute("PRAGMA application_id = 0")
 
     def _shrink(self) -> None:
-        """Rewrite the file if much of it is free; its rows are written in order here too."""
+        """Rewrite the file if much of it is free; the order of rows is preserved."""
         free = self.store.rows("PRAGMA freelist_count")[0]["freelist_count"]
         if MAX_FREE_SHARE * free > self.store.rows("PRAGMA page_count")[0]["page_count"]:
             self.store.vacuum()
@@ -273,7 +270,7 @@ class CrestStore:
         return frozenset(np.frombuffer(blob, dtype=f"V{IDENTITY_BYTES}").tolist())
 
     def _base_bytes(self, texts: int) -> int:
-        """Bytes for the pages of the base tier, beside everything else in the file."""
+        """Bytes for the pages of the base tier."""
         return self.budget_bytes - self.budget_bytes // DELTA_SHARE - IDENTITY_BYTES * texts
 
     def _fits_delta(self, pending: Sequence[TokenText]) -> bool:
@@ -294,7 +291,7 @@ class CrestStore:
             db.conn.execute("INSERT INTO delta VALUES (?, ?, ?, ?)", row)
 
     def _truncate_log(self) -> None:
-        """Move the log into the file; if somebody is reading, the next call does."""
+        """Move the log into the file; if another connection is reading, the next call does it."""
         self.store.rows("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
@@ -314,7 +311,7 @@ def _read_pending(db: Database) -> Iterator[TokenText]:
 
 
 def _pending_bytes(pending: Sequence[TokenText]) -> int:
-    """Bytes of the file that pending texts take themselves."""
+    """Size of the pending texts in the file."""
     return sum(4 * len(text.tokens) + TEXT_BYTES for text in pending)
 
 
@@ -358,7 +355,7 @@ def _clear_base(db: Database) -> None:
 
 
 def _subtract(db: Database, texts: Sequence[TokenText]) -> bool:
-    """Subtract `texts`, which the base tier contains; False if it has to be rebuilt instead."""
+    """Subtract `texts`, which the base tier contains; False if it must be rebuilt instead."""
     tokens = sum(len(text.tokens) for text in texts)
     sql = "SELECT longest, pages, least, ids, documents, tokens FROM tiers"
     longest, pages, least, ids, identities, total = db.conn.execute(sql).fetchone()
@@ -375,10 +372,10 @@ def _subtract(db: Database, texts: Sequence[TokenText]) -> bool:
 
 
 def _drop_identities(db: Database, identities: bytes, texts: Sequence[TokenText]) -> None:
-    """Overwrite the identities of `texts` with that of one that stays, which then is repeated.
+    """Overwrite the identities of `texts` with that of a remaining text, which is then repeated.
 
     Args:
-        identities: of all texts of the base tier.
+        identities: those of all texts of the base tier.
     """
     found = np.frombuffer(identities, dtype="<u8")
     wanted = [int.from_bytes(one.identity[:IDENTITY_BYTES], "little") for one in texts]
@@ -389,7 +386,7 @@ def _drop_identities(db: Database, identities: bytes, texts: Sequence[TokenText]
 
 
 def pack_ids(ids: NDArray[np.uint32]) -> bytes:
-    """Token ids by rank: two bytes each where that suffices, after a byte that says so."""
+    """Token ids by rank, of two bytes each if that suffices, after a byte with their size."""
     width = 2 if not len(ids) or int(ids.max()) < 1 << 16 else 4
     return bytes([width]) + ids.astype(f"<u{width}").tobytes()
 

@@ -1,15 +1,15 @@
-"""Subtracting texts from the base tier: their occurrences leave it, in place.
+"""Subtracting texts from the base tier, in place.
 
 Every count of an exact store is a function of its texts, and the half octaves on its pages are
-functions of these counts. So a text's own strings are counted, and the n-grams among them are
-looked up: counts decrease, and what occurs less often than anything the store counted goes, as do
-n-grams without nodes, token ids without nodes, and the text's identity. What is left has the
-bytes it would have had if the text had never been counted, but for three things that only a
-rebuild decides: which strings are worth keeping, the ranks of tokens, and the kind of each n-gram.
+functions of these counts. So a text's own strings are counted, and its n-grams are looked up: their
+counts decrease. Nodes that become rarer than anything the store counted are removed, as are n-grams
+without nodes, token ids without nodes, and the text's identity. The rest has the bytes it would
+have if the text had never been counted, except for what only a rebuild decides: which strings are
+worth keeping, the ranks of tokens, and the kind of each n-gram.
 
-Work and bytes written are in proportion to the texts. Rows keep their lengths, so SQLite writes
-them where they are, and no copy of the old ones is left in the file (the log apart, which the
-caller empties). Owns what a page looks like to Python. Refuses to know budgets and transactions.
+Work and bytes written are proportional to the texts. Rows keep their lengths, so SQLite writes them
+in place, and no copy of the old ones remains in the file (except in the log, which the caller
+empties).
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class ExactEntry:
     """The tree of one n-gram with its exact counts; row 0 is the n-gram.
 
     Attributes:
-        kind: of most of its occurrences, when it was counted.
+        kind: the kind of most of its occurrences, when it was counted.
         check: more bits of its hash.
-        ranks: of each row's token, as they are written.
+        ranks: rank of each row's token, as it is written.
         counts: occurrences of each row.
         children: rows [first, last) of each row's children.
     """
@@ -88,7 +88,7 @@ def read_entry(data: bytes) -> ExactEntry:
 def _read_counts(
     data: bytes, at: int, levels: Sequence[int], children: Sequence[tuple[int, int]]
 ) -> list[int]:
-    """The counts of all rows: written where the half octaves do not tell them."""
+    """The counts of all rows, which are written only where half octaves are ambiguous."""
     count = round(2 ** (levels[0] / 2))
     if count >= MIN_AMBIGUOUS_COUNT:
         count, at = _read_number(data, at)
@@ -153,7 +153,7 @@ def _read_number(data: bytes, at: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=1 << 12)
 def _number(number: int) -> bytes:
-    """`number` by 7 bits a byte, the lowest first."""
+    """`number` in 7 bits per byte, the lowest first."""
     pieces = bytearray()
     while number > 127:
         pieces.append(number & 127 | 128)
@@ -162,7 +162,7 @@ def _number(number: int) -> bytes:
 
 
 class OwnStrings:
-    """The strings of the texts that leave, as a tree of counts."""
+    """The strings of the removed texts, as a tree of counts."""
 
     def __init__(self, texts: Sequence[TokenText], longest: int) -> None:
         with joined(texts) as text:
@@ -175,16 +175,16 @@ class OwnStrings:
         ]
 
     def hashes(self, length: int) -> NDArray[np.uint64]:
-        """The hashes of all n-grams of one length, by their index."""
+        """The hashes of all n-grams of one length, by index."""
         strings = np.arange(len(self._levels[length - 1]), dtype=np.int32)
         return hash_columns(spell(self._levels, length, strings))
 
     def count(self, length: int, index: int) -> int:
-        """How often a string of `length` tokens occurs."""
+        """The number of occurrences of a string of `length` tokens."""
         return int(self._counts[length - 1][index])
 
     def child(self, length: int, index: int, token: int) -> int:
-        """The index, among the strings one longer, of this one followed by `token`; -1: none."""
+        """The index, among strings one longer, of this one followed by `token`; -1 for none."""
         if length >= len(self._levels):
             return -1
         first, last = self._firsts[length - 1][index : index + 2]
@@ -194,7 +194,7 @@ class OwnStrings:
 
 @dataclass(frozen=True, slots=True)
 class BaseTier:
-    """What subtracting needs to know of the base tier: as in its row, by the same names."""
+    """The columns of the base tier's row that subtraction needs."""
 
     longest: int
     pages: int
@@ -206,8 +206,8 @@ class Subtraction:
     """Subtracts texts from the base tier in a database, within a transaction.
 
     Attributes:
-        dropped: how many nodes have gone, by the rank of their token.
-        entries: how many n-grams have gone.
+        dropped: number of removed nodes by the rank of their token.
+        entries: number of removed n-grams.
     """
 
     def __init__(self, db: Database, tier: BaseTier) -> None:
@@ -226,7 +226,7 @@ class Subtraction:
                     blob.write(self._subtracted(page, own, ngrams).ljust(len(page), b"\0"))
 
     def _subtracted(self, page: bytes, own: OwnStrings, ngrams: _Ngrams) -> bytes:
-        """`page` without the occurrences of `ngrams`, given by mark, check, length and index."""
+        """`page` without the occurrences of `ngrams`."""
         kept = []
         for mark, data in page_entries(page):
             for length, index, check in ngrams.get(mark, ()):
@@ -239,7 +239,7 @@ class Subtraction:
         return write_page(kept)
 
     def _without(self, entry: ExactEntry, own: OwnStrings, length: int, index: int) -> bytes:
-        """`entry` without the occurrences of one string; empty if nothing is left of it."""
+        """`entry` without the occurrences of one string; empty if nothing remains."""
         counts, ids = entry.counts, self._tier.ids
         counts[0] -= own.count(length, index)
         found = [(0, length, index)]
@@ -253,7 +253,7 @@ class Subtraction:
         return self._pruned(entry)
 
     def _pruned(self, entry: ExactEntry) -> bytes:
-        """`entry` without the rows that are rarer than the store counts."""
+        """`entry` without the rows that are rarer than what the store counts."""
         counts, children, least = entry.counts, entry.children, self._tier.least
         if min(counts) >= least:
             return write_entry(entry)
@@ -277,11 +277,11 @@ class Subtraction:
 
 
 _Ngrams = dict[int, list[tuple[int, int, int]]]
-"""By mark: length, index among the strings of that length, and check of each n-gram."""
+"""Mark → length, index among the strings of that length, and check of each n-gram."""
 
 
 def _by_page(own: OwnStrings, tier: BaseTier) -> Iterator[tuple[int, _Ngrams]]:
-    """The n-grams of `own` by the page they belong to."""
+    """The n-grams of `own` by their page."""
     pages: dict[int, _Ngrams] = {}
     for length in range(1, tier.longest + 1):
         for index, value in enumerate(own.hashes(length).tolist()):
@@ -305,7 +305,7 @@ def page_entries(page: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def write_page(entries: Sequence[tuple[int, bytes]]) -> bytes:
-    """The page of `entries`, which are in the order of their marks."""
+    """The page of `entries`, which are sorted by mark."""
     return b"".join(
         (
             bytes([len(entries)]),
@@ -317,7 +317,7 @@ def write_page(entries: Sequence[tuple[int, bytes]]) -> bytes:
 
 
 def overwrite(db: Database, column: str, tier: int, pieces: Iterable[tuple[int, bytes]]) -> None:
-    """Overwrite parts of a column of the tier's row, given by their offsets, where they are."""
+    """Overwrite parts of a column of the tier's row in place, given by their offsets."""
     with db.conn.blobopen("tiers", column, tier) as blob:
         for offset, piece in pieces:
             blob.seek(offset)
@@ -325,7 +325,7 @@ def overwrite(db: Database, column: str, tier: int, pieces: Iterable[tuple[int, 
 
 
 def drop_uses(db: Database, tier: int, dropped: Counter[int], width: int) -> None:
-    """Count nodes that have gone, by rank; an id that no node has any more is erased.
+    """Subtract removed nodes from the uses by rank; ids without nodes are erased.
 
     Args:
         width: bytes of an id, after the first byte of the ids.

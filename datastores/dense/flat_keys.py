@@ -1,15 +1,12 @@
 """The unfiltered access path to a dense index: the keys of chosen texts in one flat array.
 
-Drafting searches the keys of states that led to one token (`memory.py`); KNN-LM asks for the
-nearest states whatever they led to. The keys are those of one moment. The tokens they stand for are
-looked up when they are found, so what is forgotten meanwhile is found no more.
+Drafting searches the keys of states that led to one token (`memory.py`); KNN-LM needs the nearest
+states whatever they led to. The array is a snapshot of the keys. Their tokens are looked up when
+they are found, so deleted texts are no longer found.
 
 Distances are whole numbers until they are scaled: both keys are bytes, and no sum exceeds the 24
-bits of a float. So they are the same in a batch, alone and among a few cached keys, in whatever
-order they are summed.
-
-Owns the flat keys and their search. Refuses to know which texts are chosen and what the
-neighbours are for.
+bits of a float. So they are the same in a batch, alone and in a small subset, in any order of
+summation.
 """
 
 from __future__ import annotations
@@ -26,16 +23,16 @@ Rows = NDArray[np.int64]
 Tokens = NDArray[np.int32]
 
 ADD_KEYS = 1 << 16
-"""Keys handed to faiss at a time: it takes floats, four times their size."""
+"""Keys passed to faiss at a time: it takes floats, four times their size."""
 
 
 class StateMatches(NamedTuple):
     """The nearest keys, nearest first, ties by row.
 
     Attributes:
-        rows: int64 [n], of the flat array.
+        rows: int64 [n], rows of the flat array.
         distances: float64 [n], squared, between keys of unit length: from 0 to 4.
-        tokens: int32 [n], that the states led to.
+        tokens: int32 [n], the tokens that the states led to.
     """
 
     rows: Rows
@@ -43,18 +40,18 @@ class StateMatches(NamedTuple):
     tokens: Tokens
 
     def nearest(self, k: int) -> StateMatches:
-        """The first `k` of them."""
+        """The first `k` matches."""
         return StateMatches(self.rows[:k], self.distances[:k], self.tokens[:k])
 
 
 class FlatKeys:
-    """Keys that are searched whole, by faiss: 4 ns a key on one core.
+    """Keys that are all searched, by faiss: 4 ns a key on one core.
 
     Args:
         codes: uint8 [n, dimensions].
         offsets: int64 [n], ascending; keys at adjacent offsets follow one another in a text.
-        tokens: offsets → the tokens there; negative where they were forgotten.
-        make_index: codes → a faiss index of them, by squared distance.
+        tokens: offsets → the tokens there; negative if they were deleted.
+        make_index: codes → a faiss index by squared distance.
     """
 
     def __init__(
@@ -75,12 +72,12 @@ class FlatKeys:
         return len(self._offsets)
 
     def encode(self, state: Floats) -> Floats:
-        """The key of float32 [width]: float32 [dimensions], whole numbers from 1 to 255."""
+        """The key of a state float32 [width]: float32 [dimensions], whole numbers from 1 to 255."""
         key: Floats = np.clip(np.rint(self._projection.query(state)), 1.0, 255.0)
         return key
 
     def search(self, keys: Floats, k: int) -> list[StateMatches]:
-        """For each of `keys` [q, dimensions] the nearest `k`, or as many as there are."""
+        """For each of `keys` [q, dimensions], the nearest `k`, or as many as there are."""
         count = min(k, len(self))
         if not count:
             return [self._matches(self._offsets[:0], np.zeros(0)) for _ in keys]
@@ -91,7 +88,7 @@ class FlatKeys:
         ]
 
     def subset(self, rows: Rows) -> KeySubset:
-        """Only the keys of `rows`, which ascend."""
+        """The keys of `rows` only, which must ascend."""
         return KeySubset(self._codes[rows].astype(np.float32), rows, self._matches)
 
     def following(self, rows: Rows, count: int) -> Rows:
@@ -103,7 +100,7 @@ class FlatKeys:
         return found
 
     def _matches(self, rows: Rows, distances: NDArray[np.floating]) -> StateMatches:
-        """Sorted, without what was forgotten; `distances` in codes."""
+        """Sort matches and drop those that were deleted; `distances` are between codes."""
         tokens = self._tokens(self._offsets[rows])
         present = np.flatnonzero(tokens >= 0)
         order = present[np.lexsort((rows[present], distances[present]))]
@@ -117,7 +114,7 @@ class KeySubset:
     Args:
         vectors: their codes, float32 [n, dimensions].
         rows: int64 [n], ascending.
-        matches: (rows, distances in codes) → sorted matches.
+        matches: (rows, distances between codes) → sorted matches.
     """
 
     def __init__(
@@ -135,7 +132,7 @@ class KeySubset:
         return len(self._rows)
 
     def search(self, keys: Floats, k: int) -> list[StateMatches]:
-        """As `FlatKeys.search`, among these."""
+        """As `FlatKeys.search`, among these keys."""
         products = keys @ self._vectors.T
         norms = np.einsum("qd,qd->q", keys, keys)
         distances = norms[:, None] - 2.0 * products + self._norms
@@ -144,14 +141,14 @@ class KeySubset:
     def _nearest(self, distances: Floats, k: int) -> StateMatches:
         chosen = np.arange(len(distances))
         if k < len(distances):
-            # One whole number that orders by distance, then by row.
+            # One number that sorts by distance, then by row.
             ranks = distances.astype(np.float64) * len(distances) + chosen
             chosen = np.argpartition(ranks, k)[:k]
         return self._matches(self._rows[chosen], distances[chosen])
 
 
 def _scalar_index(codes: Codes) -> Any:
-    """Bytes as they are: 64 for each key."""
+    """An index of the unchanged bytes: 64 for each key."""
     import faiss
 
     kind = faiss.ScalarQuantizer.QT_8bit_direct

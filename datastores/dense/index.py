@@ -1,15 +1,11 @@
-"""The dense index of one model, in memory and on disk: what is added, encoded, found and forgotten.
+"""The dense index of one model, in memory and on disk.
 
-States get their keys once, when they come in: the keys are searchable at once and reach the disk
-with `flush`. Until the projection is fitted,
-states stay in memory and are never written to disk; if the process ends before that, they are
-encoded again from the tokens when the model is idle.
+States get their keys when they arrive; keys are searchable at once and reach the disk with `flush`.
+The projection is fitted once, to the first `SAMPLE` states. Until then, states stay in memory and
+are never written to disk; if the process ends before that, they are encoded again from the tokens
+when the model is idle.
 
-The projection is fitted once, to the first `SAMPLE` states, and never again.
-
-Owns the order in which memory and disk follow one another, and which text an answer is written
-into. Refuses to know threads, models and idleness: one thread at a time, see
-`datastores.dense.worker`.
+One thread at a time may use it, see `datastores.dense.worker`.
 """
 
 from __future__ import annotations
@@ -28,10 +24,10 @@ from datastores.dense.store import DenseStore, TextKeys, TextTokens
 from datastores.tokens import common_prefix
 
 SAMPLE = 1024
-"""States the projection is fitted to, once and for good: 16 for each component.
+"""States that the projection is fitted to: 16 for each component.
 
-A larger sample delays the first draft; a smaller one makes worse keys of wide states. Tokens per
-step at 8 rows with the embedded model (width 256, temperature 0.7), 200 chats one after the other:
+A larger sample delays the first draft; a smaller one gives worse keys of wide states. Tokens per
+step at 8 rows with the embedded model (width 256, temperature 0.7), over 200 consecutive chats:
 
     states sampled                            256    512   1024   2048   4096
     this drafter alone, chats 1 to 40        2.22   2.08   1.81   1.41   1.00
@@ -39,14 +35,11 @@ step at 8 rows with the embedded model (width 256, temperature 0.7), 200 chats o
     all drafters, chats 1 to 20              2.53   2.53   2.50   2.47
     all drafters, chats 21 to 60             2.91   2.89   2.91   2.90
 
-Of synthetic states of 4,096 numbers, whose variances fall as 1/n or 1/n^1.5, so many of the 4
-nearest keys are of the right cluster (16,384 states sampled: .776, .578):
+Share of the 4 nearest keys that are of the right cluster, for synthetic states of 4,096 numbers
+whose variances fall as 1/n or 1/n^1.5 (16,384 states sampled: .776, .578):
 
     1/n                                      .739   .760   .769   .771   .775
     1/n^1.5                                  .436   .492   .527   .553   .565
-
-So 1,024 cost 1 % of the first 20 short chats: an ordinary model says that much in three answers, or
-encodes it in seconds of idleness.
 """
 
 
@@ -63,9 +56,9 @@ class DenseStatus:
     """How complete a dense index is.
 
     Attributes:
-        positions: positions that need a key.
-        keys: those that have one, and so can be found.
-        held: states that wait for the projection.
+        positions: number of positions that need a key.
+        keys: number of those that have one.
+        held: number of states that wait for the projection.
     """
 
     positions: int
@@ -85,8 +78,7 @@ class MissingKeys:
 class DenseIndex:
     """The index of one model, stored in `store` and searched in `memory`.
 
-    Methods raise StoreError where the disk fails; nothing is lost by that, and the next `flush`
-    tries again.
+    Methods raise StoreError if the disk fails; nothing is lost, and the next `flush` tries again.
     """
 
     def __init__(
@@ -95,7 +87,7 @@ class DenseIndex:
         memory: DenseMemory,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Load `memory` from `store`, unless that is `cancelled`: then the index only writes."""
+        """Load `memory` from `store`; if that is `cancelled`, the index only writes."""
         self._store = store
         self._memory = memory
         self._deletions = store.deletions()
@@ -112,14 +104,14 @@ class DenseIndex:
         return bool(self._buffer)
 
     def begin(self, owner: str, tokens: Sequence[int]) -> None:
-        """An answer starts after `tokens`, in a chat known as `owner`."""
+        """Start an answer after `tokens`, in the chat `owner`."""
         self.leave()
         new = self._answers.begin(owner, tokens)
         self._memory.begin(new.text)
         self._add_tokens(new)
 
     def observe(self, position: int, tokens: Sequence[int], states: Floats) -> None:
-        """Tokens of the answer, from `position` of the text on, and the states that produced
+        """Add tokens of the answer, from `position` of the text on, and the states that produced
         them, float32 [len(tokens), width]."""
         new = self._answers.observe(position, tokens)
         if new is not None:
@@ -128,22 +120,22 @@ class DenseIndex:
             self.add_states(TextStates(new.text, positions, states))
 
     def leave(self) -> None:
-        """What comes next belongs to no text until the next `begin`."""
+        """Record nothing until the next `begin`."""
         self._answers.leave()
         self._refresh()
 
     def add_text(self, owner: str, tokens: Sequence[int]) -> None:
-        """As `add_texts`, of one text."""
+        """Add one text, as `add_texts`."""
         self.add_texts(owner, [tokens])
 
     def add_texts(self, owner: str, tokens: Sequence[Sequence[int]]) -> None:
-        """Texts to be encoded, recorded all or none; they join the backlog."""
+        """Add texts to the backlog of texts to encode, in one transaction."""
         texts = self._store.add_texts(owner, tokens)
         for text, each in zip(texts, tokens, strict=True):
             self._memory.add_tokens(TextTokens(text, 0, each))
 
     def add_states(self, new: TextStates) -> None:
-        """Make states of tokens that were added before searchable."""
+        """Make states searchable whose tokens were added before."""
         if self._projection is not None:
             self._add_keys(new, self._projection)
             return
@@ -156,7 +148,7 @@ class DenseIndex:
         return self._store.owners(prefix)
 
     def flat_keys(self, owners: Collection[str]) -> FlatKeys | None:
-        """The keys that texts of `owners` have now; None before the projection is fitted."""
+        """The current keys of texts of `owners`; None before the projection is fitted."""
         self._refresh()
         texts = frozenset(self._store.texts_of(owners))
         chosen = texts, len(self._memory)
@@ -165,7 +157,7 @@ class DenseIndex:
         return self._flat[1]
 
     def reconcile(self) -> None:
-        """Draft no more from what another process has deleted."""
+        """Stop drafting from texts that another process has deleted."""
         deletions = self._store.deletions()
         stored = self._store.texts()
         self._deletions = deletions
@@ -183,7 +175,7 @@ class DenseIndex:
         ]
 
     def missing_keys(self, text: int) -> MissingKeys:
-        """What a text lacks: positions without a key whose state is not held either."""
+        """Positions of a text that have neither a key nor a state in memory."""
         self.flush()
         tokens = self._store.tokens(text)
         missing = self._store.missing_keys(text)
@@ -193,23 +185,23 @@ class DenseIndex:
         return MissingKeys(text, tokens, missing[missing < len(tokens)])
 
     def flush(self) -> None:
-        """Write what is new, all or nothing."""
+        """Write everything new, in one transaction."""
         self._refresh()
         self._buffer.write(self._store)
 
     def forget(self, owner: str) -> None:
-        """Delete the texts of `owner`, without a trace."""
+        """Erase the texts of `owner`."""
         self.flush()
         self._answers.forget(owner)
         self._drop(self._store.forget(owner))
 
     def status(self) -> DenseStatus:
-        """How complete the index is."""
+        """Completeness of the index."""
         self.flush()
         return DenseStatus(*self._store.counts(), sum(len(held.states) for held in self._sample))
 
     def close(self) -> None:
-        """Write what is left, and close the file."""
+        """Flush, and close the file."""
         try:
             self.flush()
         finally:
@@ -230,7 +222,7 @@ class DenseIndex:
         self._refresh()
 
     def _refresh(self) -> None:
-        """Notice what was deleted, and a projection that was fitted, here or in another process."""
+        """Notice deletions and a new projection, of this process or another."""
         if self._store.deletions() != self._deletions:
             self.reconcile()
         if self._projection is None:
@@ -248,10 +240,10 @@ class DenseIndex:
 
 
 class WriteBuffer:
-    """Tokens and keys on their way to the disk; what could not be written goes on waiting.
+    """Tokens and keys that are not yet written; they stay here if writing fails.
 
     Attributes:
-        keys: in the order in which they came.
+        keys: in the order of arrival.
     """
 
     def __init__(self) -> None:
@@ -262,11 +254,11 @@ class WriteBuffer:
         return bool(self._tokens or self.keys)
 
     def add_tokens(self, new: TextTokens) -> None:
-        """Tokens that follow those a text has."""
+        """Add tokens that follow those a text has."""
         self._tokens.setdefault(new.text, (new.start, []))[1].extend(new.tokens)
 
     def write(self, store: DenseStore) -> None:
-        """Write all of it, or nothing.
+        """Write everything in one transaction.
 
         Raises:
             StoreError: the disk failed.
@@ -286,8 +278,8 @@ class _Text:
 
 
 class AnswerTexts:
-    """The texts that answers are written into, one at a time: each chat's own, for as long as
-    its text grows at the end."""
+    """The texts that answers are written into, one at a time: each chat has its own, as long as its
+    text only grows at the end."""
 
     def __init__(self, store: DenseStore) -> None:
         self._store = store
@@ -295,14 +287,14 @@ class AnswerTexts:
         self._current: _Text | None = None
 
     def begin(self, owner: str, tokens: Sequence[int]) -> TextTokens:
-        """An answer starts after `tokens`; what of them its text does not have yet.
+        """Start an answer after `tokens`; returns those that its text does not have yet.
 
-        It continues the text that was last written here for `owner`, if its tokens do; else a
-        new one, in which only what that one does not have is to be encoded. Texts of earlier
-        sessions are left alone: another window may be writing them.
+        The text last written here for `owner` is continued if it is a prefix of `tokens`. Otherwise
+        a new one starts, in which only the tokens after the common prefix need keys. Texts of
+        earlier sessions are not continued, since another window may be writing them.
 
         Raises:
-            StoreError: the store cannot be read or written; nothing is recorded then.
+            StoreError: the store cannot be read or written; nothing is recorded.
         """
         self.leave()
         text = self._by_owner.get(owner)
@@ -314,7 +306,7 @@ class AnswerTexts:
         return self._append(text, tokens[len(text.tokens) :])
 
     def observe(self, position: int, tokens: Sequence[int]) -> TextTokens | None:
-        """The answer continues with `tokens`; None where none is recorded, or not at `position`."""
+        """Continue the answer with `tokens`; None if there is none, or it is not at `position`."""
         text = self._current
         if text is None or position != len(text.tokens):
             return None
@@ -325,12 +317,12 @@ class AnswerTexts:
         self._current = None
 
     def forget(self, owner: str) -> None:
-        """Write no further into the text of `owner`."""
+        """Stop writing into the text of `owner`."""
         if self._by_owner.pop(owner, None) is self._current:
             self.leave()
 
     def retain(self, texts: Collection[int]) -> None:
-        """Write no further into others than `texts`."""
+        """Stop writing into texts other than `texts`."""
         for owner, text in list(self._by_owner.items()):
             if text.id not in texts:
                 self.forget(owner)

@@ -1,16 +1,14 @@
-"""The dense index in memory: what drafting searches, without ever waiting.
+"""The dense index in memory, which drafting searches without ever waiting.
 
-DReSD searches all keys and then throws away neighbours whose continuation starts with another token
-than the one already known, x_{t+1}; that starves the result. Here there is one list of keys for
-each next token, scanned whole: the list *is* the filter, exact, and short enough that no
-approximation is needed. Keys stay 8-bit; distances are whole numbers. (Of 50,000 synthetic keys:
-recall of the ten nearest .967 in .022 ms; without lists, all keys as floats .953 in .376 ms, a
-graph (HNSW) .937 in .044 ms, product quantisation .709 in .868 ms.)
+DReSD searches all keys and discards neighbours whose continuation does not start with the known
+next token x_{t+1}, which leaves few results. Here each next token has its own list of keys, which
+is scanned as a whole: the list *is* the filter, exact, and short enough that no approximation is
+needed. Keys stay 8-bit; distances are whole numbers. (Of 50,000 synthetic keys: recall of the ten
+nearest .967 in .022 ms; without lists, all keys as floats .953 in .376 ms, a graph (HNSW) .937 in
+.044 ms, product quantisation .709 in .868 ms.)
 
-Owns the lists, the token streams that continuations are read from, and the lock between the one
-thread that adds and the one that searches. While the lock is taken, or nothing has been loaded yet,
-a search returns None and the caller continues without a dense draft. Refuses to know files, how
-states become keys to be stored, and how neighbours become a draft.
+A lock separates the one thread that adds from the one that searches. While the lock is taken, or
+nothing has been loaded yet, a search returns None and the caller continues without a dense draft.
 """
 
 from __future__ import annotations
@@ -31,11 +29,11 @@ Integers = NDArray[np.int64]
 
 
 class Neighbours(NamedTuple):
-    """What a search of the keys found, nearest first.
+    """The result of a search, nearest first.
 
     Attributes:
-        offsets: [n], as they were added.
-        similarities: [n], cosines. Lists: with so few numbers NumPy takes longer than Python.
+        offsets: [n], the offsets under which the keys were added.
+        similarities: [n], cosines. Lists, since for so few numbers NumPy is slower than Python.
     """
 
     offsets: list[int]
@@ -46,7 +44,7 @@ class InvertedLists:
     """Keys in lists that the caller chooses, held and scanned by faiss: 4 ns a key on one core.
 
     Args:
-        count: of lists: the size of the vocabulary.
+        count: number of lists: the size of the vocabulary.
         dimensions: bytes of a key.
         scale: codes for a coordinate of 1.
     """
@@ -54,7 +52,7 @@ class InvertedLists:
     def __init__(self, count: int, dimensions: int, scale: float) -> None:
         import faiss
 
-        # The coarse quantiser is never asked, but faiss wants one.
+        # The coarse quantiser is never used, but faiss requires one.
         self._coarse = faiss.IndexFlatL2(dimensions)
         kind, metric = faiss.ScalarQuantizer.QT_8bit_direct, faiss.METRIC_L2
         self._index: Any = faiss.IndexIVFScalarQuantizer(
@@ -75,15 +73,15 @@ class InvertedLists:
         self._results: list[Any] = []
 
     def __len__(self) -> int:
-        """Keys in all lists."""
+        """Number of keys in all lists."""
         return int(self._index.ntotal)
 
     def size(self, number: int) -> int:
-        """Keys in a list."""
+        """Number of keys in a list."""
         return int(self._lists.list_size(number))
 
     def reserve(self, counts: Integers) -> None:
-        """Make room for `counts[i]` more keys in list i at once, so that lists do not grow by
+        """Make room for `counts[i]` more keys in each list i, which would otherwise grow by
         doubling."""
         for number in np.flatnonzero(counts).tolist():
             size = self.size(number)
@@ -102,11 +100,11 @@ class InvertedLists:
 
     def search(self, query: Floats, number: int, k: int) -> Neighbours:
         """The nearest `k` in a list, or as many as there are, to float32 [dimensions], scaled and
-        shifted as codes are."""
+        shifted like codes."""
         k = min(k, self.size(number))
         distances, offsets = self._memory(k)
         if k:
-            # faiss cuts fractions off, and what does not fit into a byte wraps around.
+            # faiss truncates fractions, and values beyond a byte wrap around.
             np.rint(query, out=self._query[0])
             self._query.clip(1.0, 255.0, out=self._query)
             self._list[0, 0] = number
@@ -115,8 +113,8 @@ class InvertedLists:
         return Neighbours(offsets.tolist(), (1.0 - distances / self._squared).tolist())
 
     def _memory(self, k: int) -> tuple[Floats, Integers]:
-        """Distances [k] and offsets [k] to be found; new memory and its pointers would take longer
-        than the search."""
+        """Reused memory for distances [k] and offsets [k]: allocating it takes longer than the
+        search."""
         if k > len(self._found[0]):
             self._found = np.empty(k, np.float32), np.empty(k, np.int64)
             self._results = [self._pointer(array) for array in self._found]
@@ -141,16 +139,16 @@ class InvertedLists:
 
 
 GAP = -1
-"""Separates texts, and overwrites a text that was forgotten."""
+"""Separates texts, and overwrites deleted ones."""
 MARGIN = 256
-"""Gaps behind the last token: windows may be read past the end."""
+"""Gaps after the last token, since windows may be read past the end."""
 
 
 class TokenArena:
     """Tokens of many texts in one array, which is indexed by *offset*.
 
-    Texts are separated by a `GAP`, so that a continuation never runs from one into another; a
-    text that grows after others were added continues behind them, in another run.
+    Texts are separated by a `GAP`, so that no continuation runs from one into another; a text that
+    grows after others were added continues after them, in another run.
 
     Attributes:
         tokens: int32, `GAP` where there is none; valid until the next `extend`.
@@ -175,7 +173,7 @@ class TokenArena:
         runs[-1] = (position, offset, length + len(tokens))
 
     def offsets(self, text: int, positions: Integers) -> Integers:
-        """Offsets of positions of a text; -1 for those it does not hold."""
+        """Offsets of positions of a text; -1 for positions that it does not have."""
         offsets = np.full(len(positions), -1, np.int64)
         for position, offset, length in self._runs.get(text, ()):
             inside = (positions >= position) & (positions < position + length)
@@ -183,7 +181,7 @@ class TokenArena:
         return offsets
 
     def first_offsets(self, texts: Integers, positions: Integers) -> Integers:
-        """As `offsets`, of many texts at once, each of which is in one run."""
+        """As `offsets`, for many texts at once, each of which is in one run."""
         distinct, rows = np.unique(texts, return_inverse=True)
         runs = [self._runs.get(text, [(0, 0, 0)])[0] for text in distinct.tolist()]
         starts, offsets, lengths = np.array(runs, np.int64).reshape(-1, 3)[rows].T
@@ -191,7 +189,7 @@ class TokenArena:
         return np.where(known, positions - starts + offsets, -1)
 
     def within(self, text: int, offsets: Sequence[int]) -> list[bool]:
-        """Which offsets belong to a text."""
+        """Whether each offset belongs to a text."""
         inside = [False] * len(offsets)
         for _, start, length in self._runs.get(text, ()):
             for index, offset in enumerate(offsets):
@@ -208,11 +206,11 @@ class TokenArena:
         return inside
 
     def texts(self) -> set[int]:
-        """The texts that were not forgotten."""
+        """The texts that were not deleted."""
         return set(self._runs)
 
     def forget(self, text: int) -> None:
-        """Overwrite a text's tokens; whoever reads at its offsets finds gaps."""
+        """Overwrite a text's tokens with gaps."""
         for _, offset, length in self._runs.pop(text, ()):
             self.tokens[offset : offset + length] = GAP
 
@@ -234,13 +232,13 @@ LOOK_BACK = 8
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """The nearest past states that led to the same token, nearest first (n of them).
+    """The n nearest past states that led to the same token, nearest first.
 
     Attributes:
-        similarities: [n], cosine of their keys with the state asked for.
-        suffixes: [n], how many tokens before the root agree, up to `LOOK_BACK`.
+        similarities: [n], cosine of their keys with that of the given state.
+        suffixes: [n], number of tokens before the root that agree, up to `LOOK_BACK`.
         current: [n], whether they belong to the text that is being written.
-        continuations: [n][length], what followed; what comes after a `GAP` means nothing.
+        continuations: [n][length], the tokens that followed; invalid after a `GAP`.
     """
 
     similarities: list[float]
@@ -250,11 +248,7 @@ class Matches:
 
 
 class DenseMemory:
-    """One model's keys. `search` is for one thread, everything else for another.
-
-    Args:
-        vocabulary: number of token ids.
-    """
+    """One model's keys. `search` is for one thread, everything else for another."""
 
     def __init__(self, vocabulary: int) -> None:
         self._vocabulary = vocabulary
@@ -264,7 +258,7 @@ class DenseMemory:
         self._current = 0
 
     def __len__(self) -> int:
-        """Keys that can be found."""
+        """Number of searchable keys."""
         return len(self._keys[1]) if self._keys else 0
 
     def search(
@@ -277,7 +271,7 @@ class DenseMemory:
             before: the tokens before it, the last one last.
 
         Returns:
-            None where nothing is loaded, or the index is just being added to.
+            None if nothing is loaded, or the index is being added to.
         """
         if not self._lock.acquire(blocking=False):
             return None
@@ -295,7 +289,7 @@ class DenseMemory:
     def load(
         self, store: DenseStore, projection: Projection | None, cancelled: Callable[[], bool]
     ) -> None:
-        """Read all token streams and keys from disk; nothing is held where it is `cancelled`."""
+        """Read all token streams and keys from disk, unless `cancelled`."""
         arena = TokenArena()
         for text, tokens in store.token_streams():
             arena.extend(text, 0, tokens)
@@ -307,13 +301,13 @@ class DenseMemory:
             self._keys = (projection, lists) if projection and lists is not None else None
 
     def serve(self, projection: Projection) -> None:
-        """Begin with no keys: the projection was just fitted."""
+        """Start without keys, after the projection was fitted."""
         lists = self._lists(projection)
         with self._lock:
             self._keys = projection, lists
 
     def begin(self, text: int) -> None:
-        """An answer is being written in `text`."""
+        """Set the text in which an answer is being written."""
         self._current = text
 
     def add_tokens(self, new: TextTokens) -> None:
@@ -322,15 +316,15 @@ class DenseMemory:
             self._arena.extend(*new)
 
     def add_keys(self, new: TextKeys) -> None:
-        """Add keys of states that produced tokens which were added before."""
+        """Add keys of states whose tokens were added before."""
         with self._lock:
             if self._keys:
                 offsets = self._arena.offsets(new.text, new.positions)
                 self._add(self._keys[1], self._arena, offsets, new.codes)
 
     def flat_keys(self, texts: Collection[int]) -> FlatKeys | None:
-        """The keys that `texts` have now, to be searched whatever they led to; None before a
-        projection was fitted. For the thread that adds; the result may be used on another."""
+        """The current keys of `texts`, for searches whatever they led to; None before the
+        projection is fitted. For the thread that adds; the result may be used on another."""
         if not self._keys:
             return None
         projection, lists = self._keys
@@ -338,11 +332,11 @@ class DenseMemory:
         return FlatKeys(projection, codes, offsets, lambda where: self._arena.tokens[where])
 
     def texts(self) -> set[int]:
-        """The texts that are held. For the thread that adds."""
+        """The texts in memory. For the thread that adds."""
         return self._arena.texts()
 
     def forget(self, text: int) -> None:
-        """Find nothing in a text any more."""
+        """Exclude a text from searches."""
         with self._lock:
             self._arena.forget(text)
 
@@ -356,7 +350,7 @@ class DenseMemory:
         arena: TokenArena,
         cancelled: Callable[[], bool],
     ) -> InvertedLists | None:
-        """All keys on disk; None where it is `cancelled`."""
+        """All keys on disk; None if `cancelled`."""
         lists = self._lists(projection)
         known = arena.tokens[(arena.tokens >= 0) & (arena.tokens < self._vocabulary)]
         lists.reserve(np.bincount(known, minlength=self._vocabulary))
@@ -370,8 +364,8 @@ class DenseMemory:
     def _matches(
         self, found: Neighbours, token: int, before: Sequence[int], length: int
     ) -> Matches:
-        """What surrounds the offsets found, without those that were forgotten and those whose
-        stream ends there."""
+        """The surroundings of the offsets found, except those that were deleted and those at the
+        end of their stream."""
         tokens, context = self._arena.tokens, list(before[-LOOK_BACK:])
         within = self._arena.within(self._current, found.offsets)
         matches = Matches([], [], [], [])
@@ -387,7 +381,7 @@ class DenseMemory:
     def _add(
         self, lists: InvertedLists, arena: TokenArena, offsets: Integers, codes: Codes
     ) -> None:
-        """Add keys whose offset is known and whose token this vocabulary has."""
+        """Add keys whose offset is known and whose token is in the vocabulary."""
         tokens = arena.tokens[offsets]
         valid = (offsets >= 0) & (tokens >= 0) & (tokens < self._vocabulary)
         lists.add(codes[valid], tokens[valid], offsets[valid])

@@ -1,8 +1,6 @@
 """How a hidden state becomes a key of 64 bytes: z-norm, PCA, unit length, 8 bits a dimension.
 
-Owns the projection (DReSD, Gritta et al. 2025, sections 3.2 to 3.4, equations 1 and 2), how it is
-fitted to a sample of states, and its bytes. Refuses to know where states come from and where keys
-are stored.
+The projection is DReSD's (Gritta et al. 2025, sections 3.2 to 3.4, equations 1 and 2).
 """
 
 from __future__ import annotations
@@ -20,9 +18,9 @@ Codes = NDArray[np.uint8]
 DIMENSIONS = 64
 """Principal components kept: DReSD's choice (table 2); fewer lose hits, more gain next to none."""
 EPSILON = 1e-6
-"""Added to variances and lengths, so that a constant dimension or a zero state divides by no 0."""
+"""Added to variances and lengths, against division by 0."""
 RANGE = 4.0
-"""Standard deviations of the widest component that 8 bits hold; what lies beyond is clipped."""
+"""Standard deviations of the widest component that 8 bits hold; values beyond are clipped."""
 ZERO = 128.0
 """The code of a coordinate of 0."""
 
@@ -50,7 +48,7 @@ class Projection:
 
     @property
     def dimensions(self) -> int:
-        """Length of a key: bytes it takes."""
+        """Length of a key in bytes."""
         return int(self.weights.shape[1])
 
     def keys(self, states: Floats) -> Floats:
@@ -60,7 +58,7 @@ class Projection:
         return keys
 
     def query(self, state: Floats) -> Floats:
-        """float32 [dimensions] of float32 [width]: what to compare codes with, not rounded."""
+        """float32 [dimensions] of float32 [width], comparable with codes, but not rounded."""
         key: Floats = state @ self.weights
         key -= self.offset
         key *= self.scale / max(math.sqrt(float(key @ key)), EPSILON)
@@ -74,7 +72,7 @@ class Projection:
         return codes
 
     def pack(self) -> bytes:
-        """Everything above, little-endian. The third number says that keys have unit length."""
+        """The projection as little-endian bytes. The third number marks keys of unit length."""
         shape = np.array([self.width, self.dimensions, 1], "<i8").tobytes()
         scale = np.array([self.scale], "<f8").tobytes()
         arrays = self.offset.astype("<f4").tobytes() + self.weights.astype("<f4").tobytes()
@@ -82,10 +80,10 @@ class Projection:
 
 
 def unpack_projection(blob: bytes) -> Projection:
-    """What `Projection.pack` made.
+    """The projection that `Projection.pack` was called on.
 
     Raises:
-        ValueError: it is not a projection that this version packs.
+        ValueError: this version cannot read it.
     """
     start = len(_MAGIC)
     if not blob.startswith(_MAGIC):
@@ -100,9 +98,9 @@ def unpack_projection(blob: bytes) -> Projection:
 
 
 def fit(states: Floats, dimensions: int = DIMENSIONS) -> Projection:
-    """The projection of a sample float32 [n, width]: z-norm, then the widest components.
+    """Fit a projection to a sample float32 [n, width]: z-norm, then the widest components.
 
-    `dimensions` is cut to what the sample spans at most.
+    `dimensions` is limited to what the sample spans.
     """
     mean, deviations = _moments(states)
     values, vectors = _components((states - mean) / deviations, dimensions)

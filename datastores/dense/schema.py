@@ -9,9 +9,9 @@ from datastores.storage.sqlite import Schema
 
 def _keys_and_tokens(db: Database) -> None:
     # On disk a text is called a document, and its owner `source`.
-    # Blocks are sized so that a leaf page of 4 KiB holds them whole and without much slack: four
-    # blocks of 15 keys of 64 bytes. Rows are found by their row id, which only grows: pages fill
-    # up in order and stay full.
+    # Blocks are sized so that a leaf page of 4 KiB holds them without much slack: four blocks of
+    # 15 keys of 64 bytes. Rows are found by their row id, which only grows: pages fill up in order
+    # and stay full.
     db.executescript(
         """
         CREATE TABLE model (

@@ -1,16 +1,12 @@
 """The dense index on disk: token streams and the keys of their positions.
 
-One file for each model: hidden states of one model mean nothing to another. A *text* is a
-sequence of token ids as they stood in the model's context; the key of position p stands for the
-state that produced token p, so position 0 has none. All keys were made with the one projection that
-the file holds.
+Each model has one file, since its hidden states mean nothing to another. A *text* is a sequence of
+token ids as they were in the model's context; the key of position p stands for the state that
+produced token p, so position 0 has none. All keys were made with the one projection in the file.
 
 There are no index files: a faiss index of ten million keys is filled from here in seconds, so
-nothing can be stale or damaged, and the disk holds every key once.
-
-Owns texts, keys, the projection, and all SQL on them. Writing the same twice changes nothing;
-what belongs to a text or a projection that is gone is left out. Refuses to know threads, models
-and what is worth encoding.
+nothing can be stale or damaged, and the disk holds every key once. Writing the same twice changes
+nothing; data of a deleted text or projection are ignored.
 """
 
 from __future__ import annotations
@@ -72,11 +68,11 @@ class KeyBatch(NamedTuple):
 class DenseStore:
     """The token streams and keys of one model; one thread uses it at a time.
 
-    Every method raises StoreError where the file cannot be read or written.
+    Every method raises StoreError if the file cannot be read or written.
     """
 
     def __init__(self, store: Store, fingerprint: str, width: int) -> None:
-        """Take `store` for the model of `fingerprint`, whose states are `width` long.
+        """Use `store` for the model of `fingerprint`, whose states are `width` long.
 
         Raises:
             StoreError: it belongs to another model.
@@ -89,7 +85,7 @@ class DenseStore:
 
     @classmethod
     def open(cls, path: Path, fingerprint: str, width: int) -> DenseStore:
-        """Open or create. `store.quarantined` is where a damaged predecessor was moved to.
+        """Open or create. `store.quarantined` is the path of a damaged predecessor.
 
         A projection that is damaged, another model's, or for states of another width is dropped
         with its keys, which mean nothing without it. The tokens stay, and are encoded again.
@@ -109,7 +105,7 @@ class DenseStore:
         self.store.close()
 
     def projection(self) -> Projection | None:
-        """The projection that all keys are made with; None before one was fitted."""
+        """The projection that all keys are made with; None before it is fitted."""
         try:
             return self._read_projection()
         except ValueError as error:
@@ -118,24 +114,24 @@ class DenseStore:
             ) from error
 
     def keep_projection(self, projection: Projection, states: int) -> None:
-        """Store the projection, which was fitted to so many `states`, unless there is one."""
+        """Store the projection, which was fitted to `states` states, unless there is one."""
         packed = with_checksum(self.fingerprint, projection.pack())
         with self.store.writing() as db:
             if not db.table("projections").count:
                 db.table("projections").insert({"packed": packed, "states": states})
 
     def create_text(self, owner: str, first: int = 1) -> int:
-        """The id of a new, empty text.
+        """Create an empty text and return its id.
 
         Args:
-            owner: what `forget` will know it by.
-            first: the first position that needs a key; what comes before is context only, which
-                another text holds already.
+            owner: the name that `forget` takes.
+            first: the first position that needs a key; those before are only context, which
+                another text already has.
         """
         return self.add_texts(owner, [()], first)[0]
 
     def add_texts(self, owner: str, texts: Sequence[Sequence[int]], first: int = 1) -> list[int]:
-        """Store `texts` under one owner, all or none; their ids. See `create_text`."""
+        """Store `texts` of one owner in one transaction; returns their ids. See `create_text`."""
         sql = "INSERT INTO documents (source, first, length) VALUES (?, ?, 0)"
         with self.store.writing() as db:
             ids = [int(db.conn.execute(sql, (owner, max(1, first))).lastrowid or 0) for _ in texts]
@@ -144,7 +140,7 @@ class DenseStore:
         return ids
 
     def write(self, tokens: Iterable[TextTokens], keys: Sequence[TextKeys] = ()) -> None:
-        """Write tokens, and keys made with the projection, all or nothing."""
+        """Write tokens, and keys made with the projection, in one transaction."""
         with self.store.writing() as db:
             for new in tokens:
                 _write_tokens(db, new)
@@ -154,7 +150,7 @@ class DenseStore:
                     _write_keys(db, part)
 
     def forget(self, owner: str) -> list[int]:
-        """Delete the texts of `owner`, so that no byte of them stays; their ids."""
+        """Erase the texts of `owner`; returns their ids."""
         with self.store.writing() as db:
             rows = db.query("SELECT id FROM documents WHERE source = ?", [owner])
             gone = [int(row["id"]) for row in rows]
@@ -164,7 +160,7 @@ class DenseStore:
         return gone
 
     def tokens(self, text: int) -> tuple[int, ...]:
-        """The token ids of a text; none where it is gone."""
+        """The token ids of a text; empty if it was deleted."""
         sql = "SELECT CAST(tokens AS BLOB) AS part FROM spans WHERE document = ? ORDER BY block"
         parts = [row["part"] for row in self.store.rows(sql, (text,))]
         return tuple(self._joined(parts).tolist())
@@ -179,7 +175,7 @@ class DenseStore:
         return {row["id"] for row in rows if row["source"] in owners}
 
     def deletions(self) -> int:
-        """Grows whenever texts are deleted, by any process."""
+        """A number that grows whenever any process deletes texts."""
         rows = self.store.rows("SELECT seq FROM sqlite_sequence WHERE name = 'erasures'")
         return int(rows[0]["seq"]) if rows else 0
 
@@ -189,7 +185,7 @@ class DenseStore:
         return {row["source"] for row in rows if row["source"].startswith(prefix)}
 
     def latest_tokens(self, owner: str) -> tuple[int, ...]:
-        """The token ids of the last text of `owner`; none where there is none."""
+        """The token ids of the last text of `owner`; empty if there is none."""
         sql = "SELECT max(id) AS id FROM documents WHERE source = ?"
         return self.tokens(self.store.rows(sql, (owner,))[0]["id"] or 0)
 
@@ -208,13 +204,13 @@ class DenseStore:
         return [row["id"] for row in rows]
 
     def counts(self) -> tuple[int, int]:
-        """How many positions need a key, and how many have one."""
+        """The numbers of positions that need a key, and of those that have one."""
         sql = "SELECT sum(max(length - first, 0)) AS positions, sum(keys) AS keys FROM documents"
         (row,) = self.store.rows(sql)
         return int(row["positions"] or 0), int(row["keys"] or 0)
 
     def token_streams(self) -> Iterator[tuple[int, NDArray[np.uint32]]]:
-        """Every text with its token ids, in order of ids."""
+        """Every text with its token ids, by ascending id."""
         sql = "SELECT document, CAST(tokens AS BLOB) FROM spans ORDER BY document, block"
         text, parts = 0, list[bytes]()
         for owner, tokens in self._each(sql):
@@ -239,7 +235,7 @@ class DenseStore:
             yield KeyBatch(owners[indexes], positions, codes)
 
     def _read_projection(self) -> Projection | None:
-        """Raises ValueError where it is damaged, another model's, or of another width."""
+        """Raises ValueError if it is damaged, another model's, or of another width."""
         for row in self.store.rows("SELECT id, packed FROM projections"):
             projection = unpack_projection(verify_checksum(self.fingerprint, row["packed"]))
             if projection.width != self.width:
@@ -266,20 +262,20 @@ class DenseStore:
         return np.frombuffer(whole, "<u4")
 
     def _each(self, sql: str) -> Iterator[tuple[Any, ...]]:
-        """Row after row, without holding them all."""
+        """Rows one by one, without holding them all."""
         with translate_errors(self.store.path):
             yield from self.store.db.conn.execute(sql)
 
 
 def retain(path: Path, prefixes: tuple[str, ...], wanted: Collection[str]) -> None:
-    """Leave no byte of owners that begin with one of `prefixes` and are not `wanted`.
+    """Erase owners that begin with one of `prefixes` and are not `wanted`.
 
-    For an index that this process has not opened: no model, faiss or thread is needed. A damaged
-    one that was quarantined is deleted: it may hold them, and its states can be made again.
+    For an index that this process has not opened, so that no model, faiss or thread is needed. A
+    damaged one that was quarantined is deleted, since it may contain them and can be made again.
 
     Raises:
         StoreError: the index cannot be written, or another process keeps an older state of it;
-            calling this again finishes the work.
+            another call finishes the work.
     """
     with closing(Store(path, SCHEMA)) as store:
         with store.writing() as db:
@@ -325,7 +321,7 @@ def _write_span(db: Database, text: int, block: int, offset: int, part: bytes) -
 
 
 def _write_keys(db: Database, new: TextKeys) -> None:
-    """Join keys to those that their blocks hold."""
+    """Add keys to their blocks."""
     if not _exists(db, "documents", new.text):
         return
     blocks, added = new.positions // KEY_BLOCK, 0
@@ -338,14 +334,14 @@ def _write_keys(db: Database, new: TextKeys) -> None:
 
 
 def _write_block(db: Database, text: int, block: int, bits: NDArray[np.int64], codes: Codes) -> int:
-    """Join keys to what is stored of their block; how many keys that adds.
+    """Add keys to their stored block; returns the number of new keys.
 
-    Bit i of `present` says whether position i of the block has a key, in `codes` in order.
+    Bit i of `present` is set if position i of the block has a key; `codes` has them in order.
     """
     present, whole = 0, np.zeros((KEY_BLOCK, codes.shape[1]), np.uint8)
     sql = "SELECT present, CAST(codes AS BLOB) FROM keys WHERE document = ? AND block = ?"
     stored = db.conn.execute(sql, (text, block)).fetchone()
-    # A stored block that is damaged is replaced.
+    # A damaged stored block is replaced.
     if stored and len(stored[1]) == stored[0].bit_count() * codes.shape[1]:
         present = stored[0]
         whole[_set_bits(present)] = np.frombuffer(stored[1], np.uint8).reshape(-1, codes.shape[1])
@@ -368,6 +364,6 @@ def _set_bits(present: int) -> NDArray[np.intp]:
 def _expand(
     blocks: NDArray[np.int64], presents: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Of many rows at once, for every key: the index of its row, and its position."""
+    """For every key in many rows: the index of its row, and its position."""
     rows, bits = np.nonzero(presents[:, None] >> np.arange(KEY_BLOCK) & 1)
     return rows.astype(np.int64), blocks[rows] * KEY_BLOCK + bits

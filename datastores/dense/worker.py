@@ -1,11 +1,9 @@
-"""The one thread that uses a dense index; everyone else hands it work and goes on.
+"""The one thread that uses a dense index; other threads hand it work and continue.
 
-The decode thread only appends to a list. It does not even wake this thread, which polls every
+The decoding thread only appends to a list. It does not even wake this thread, which polls every
 `POLL_S` seconds while answers are written: two threads that alternate at every step cost each other
 more time than the work takes. Loading at start-up, encoding, writing, fitting and the import of
-faiss happen here. A failing disk costs no draft: what could not be written is tried again.
-
-Owns the thread and when it writes. Refuses to know what is done (`datastores.dense.index`).
+faiss happen here. A failing disk costs no draft: writing is tried again.
 """
 
 from __future__ import annotations
@@ -27,21 +25,20 @@ from datastores.dense.store import DenseStore
 from datastores.errors import SpecchatError, StoreError
 
 WRITE_S = 0.3
-"""Seconds from one write to the next: a killed process loses less than a second."""
+"""Seconds between two writes: a killed process loses less than a second."""
 POLL_S = 0.05
-"""Seconds from one look for new states to the next: the delay after which they can be found. At
-ten milliseconds a step it shortens drafts of this index alone by 5 %, and by 1 % beside prompt
-lookup."""
+"""Seconds between two polls: the delay after which new states can be found. At ten milliseconds a
+step it shortens drafts of this index alone by 5 %, and by 1 % together with prompt lookup."""
 IDLE_S = 1.0
 """Seconds without work after which the thread sleeps until it is woken."""
 CLOSE_TIMEOUT_S = 15.0
-"""Longest wait of `close`: more than a write waits for the lock of another process."""
+"""Longest wait of `close`, longer than a write waits for the lock of another process."""
 
 T = TypeVar("T")
 
 
 class WorkerClosedError(StoreError):
-    """The worker was closed before it got to the work: all it held is written by then."""
+    """The worker was closed before it did the work; everything it held is written."""
 
     def __init__(self) -> None:
         super().__init__("the dense index is closed")
@@ -56,7 +53,7 @@ class _Recorded(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """Work, and what its caller waits for."""
+    """Work, and the future that its caller waits for."""
 
     work: Callable[[DenseIndex], object]
     result: Future[Any] | None = None
@@ -67,15 +64,11 @@ class DenseWorker:
 
     Attributes:
         memory: what drafters search; it fills while the thread reads the disk.
-        error: why the index could not be read, or last not be written; None while all is well.
+        error: why the index could not be read, or last written; None if there was no error.
     """
 
     def __init__(self, store: DenseStore, vocabulary: int) -> None:
-        """Begin to read `store`, which belongs to the thread from now on.
-
-        Args:
-            vocabulary: number of token ids.
-        """
+        """Start to read `store`, which belongs to the thread from now on."""
         self.memory = DenseMemory(vocabulary)
         self.error: SpecchatError | None = None
         self._store = store
@@ -89,37 +82,37 @@ class DenseWorker:
         self._thread.start()
 
     def begin(self, owner: str, tokens: Sequence[int]) -> None:
-        """An answer starts after `tokens`, which the caller may go on changing."""
+        """Start an answer after `tokens`, which the caller may change afterwards."""
         prompt = list(tokens)
         self._submit(_Job(lambda index: index.begin(owner, prompt)))
 
     def observe(self, position: int, tokens: Sequence[int], states: Floats) -> None:
-        """Tokens of the answer and the states that produced them; see `DenseIndex.observe`."""
+        """Add tokens of the answer and the states that produced them; see `DenseIndex.observe`."""
         if not self._ended:
             self._inbox.append(_Recorded(position, tokens, states))
         if self._asleep:
             self._wake.set()
 
     def leave(self) -> None:
-        """Nothing is recorded until the next `begin`."""
+        """Record nothing until the next `begin`."""
         self._submit(_Job(DenseIndex.leave))
 
     def add_states(self, text: int, positions: NDArray[np.int64], states: Floats) -> None:
-        """States of the backlog; see `DenseIndex.add_states`."""
+        """Add states of the backlog; see `DenseIndex.add_states`."""
         new = TextStates(text, positions, states)
         self._submit(_Job(lambda index: index.add_states(new)))
 
     def ask(self, work: Callable[[DenseIndex], T]) -> T:
-        """Have `work` done on the thread and wait for what it returns or raises.
+        """Do `work` on the thread and wait for its result.
 
         Raises:
-            WorkerClosedError: the worker was closed before.
+            WorkerClosedError: the worker was closed.
             StoreError: the disk failed.
         """
         return self.request(work).result()
 
     def request(self, work: Callable[[DenseIndex], T]) -> Future[T]:
-        """As `ask`, for those who must not wait: what it will return or raise."""
+        """As `ask`, without waiting: returns a future."""
         result: Future[T] = Future()
         self._submit(_Job(work, result))
         return result
@@ -127,9 +120,9 @@ class DenseWorker:
     def close(self) -> None:
         """Write what is left, and end the thread.
 
-        Loading stops where it is. A file that is being rewritten after a deletion is waited for
-        `CLOSE_TIMEOUT_S` at most; what was recorded before is written by then, and the next opening
-        rewrites it again.
+        Loading stops at once. If the file is being rewritten after a deletion, this waits up to
+        `CLOSE_TIMEOUT_S`; everything recorded is written by then, and the next opening completes
+        the deletion.
         """
         self._closing.set()
         self._wake.set()
@@ -156,7 +149,7 @@ class DenseWorker:
             self._end()
 
     def _serve(self, index: DenseIndex) -> None:
-        """Work off the inbox again and again, and write every `WRITE_S`, until closed."""
+        """Process the inbox until closed, and write every `WRITE_S`."""
         worked = written = monotonic()
         while not self._closing.is_set() or self._inbox:
             now = monotonic()
@@ -170,7 +163,7 @@ class DenseWorker:
                 self._rest(index.unwritten or now < worked + IDLE_S)
 
     def _rest(self, briefly: bool) -> None:
-        """Wait for work: for `POLL_S`, or until there is some."""
+        """Wait for `POLL_S`, or until there is work."""
         self._asleep = not briefly
         if briefly or not self._inbox:
             self._wake.wait(POLL_S if briefly else None)
@@ -178,7 +171,7 @@ class DenseWorker:
         self._wake.clear()
 
     def _work_off(self, index: DenseIndex) -> None:
-        """Do what is in the inbox, in order; parts of one answer together."""
+        """Process the inbox in order, with consecutive parts of one answer combined."""
         parts: list[_Recorded] = []
         for _ in range(len(self._inbox)):
             item = self._inbox.popleft()
@@ -215,7 +208,7 @@ class DenseWorker:
                 job.result.cancel()  # only after a bug of ours, which ends the thread
 
     def _end(self) -> None:
-        """Take no more work, and fail what still waits."""
+        """Accept no more work, and fail what is still waiting."""
         with self._gate:
             self._ended = True
         while self._inbox:

@@ -1,4 +1,4 @@
-"""Erases deleted rows for good: no byte of them is left in the database or its log.
+"""Erases deleted rows: no byte of them is left in the database or its log.
 
 SQLite overwrites deleted cells and freed pages with zeros at once (`secure_delete`, see
 `datastores.storage.sqlite`). Copies remain in three places:
@@ -9,10 +9,10 @@ SQLite overwrites deleted cells and freed pages with zeros at once (`secure_dele
 - the write-ahead log keeps earlier versions of pages until it is truncated.
 
 So the segments are merged, the file is rewritten as a whole (VACUUM), and the log is truncated.
-SQLite alone writes the file, each step in one transaction: a kill, a power cut or a full disk
-leaves the state before the step or after it, and every other connection drops the pages it has
-cached (https://sqlite.org/lang_vacuum.html, https://sqlite.org/wal.html). Readers are not blocked;
-writers are, for some seconds per 100 MB, hence the long `BUSY_TIMEOUT_S`.
+Only SQLite writes the file, each step in one transaction: a kill, a power cut or a full disk leaves
+the state before the step or after it, and every other connection drops its cached pages
+(https://sqlite.org/lang_vacuum.html, https://sqlite.org/wal.html). Readers are not blocked; writers
+are, for some seconds per 100 MB, hence the long `BUSY_TIMEOUT_S`.
 
 Overwriting the unallocated space in place would block nobody, but is not safe. POSIX drops all of
 a process's locks on a file when it closes any descriptor of it, so another process may delete the
@@ -35,13 +35,13 @@ from datastores.errors import StoreError
 from datastores.storage.sqlite import Store
 
 RETRY_S = 0.005
-"""Between two attempts to truncate the log. None waits for readers: it would keep writers out."""
+"""Interval of attempts to truncate the log. None waits for readers, which would block writers."""
 READERS_TIMEOUT_S = 10.0
-"""How long to wait for readers of an older state at most; ours read for milliseconds."""
+"""Longest wait for readers of an older state; ours read for milliseconds."""
 
 
 def request_erasure(db: Database) -> None:
-    """Note, within a transaction that deletes, that an erasure must follow."""
+    """Request an erasure, within the transaction that deletes."""
     db.conn.execute("INSERT INTO erasures DEFAULT VALUES")
 
 
@@ -52,7 +52,7 @@ def erase_requested(store: Store, indexes: Sequence[str] = ()) -> bool:
         indexes: the database's FTS5 tables.
 
     Raises:
-        StoreError: as `erase`; the request stays noted.
+        StoreError: as `empty_log`; the request stays recorded.
     """
     request = store.rows("SELECT max(wanted) AS latest FROM erasures")[0]["latest"]
     if request is None:
@@ -60,31 +60,22 @@ def erase_requested(store: Store, indexes: Sequence[str] = ()) -> bool:
     for index in indexes:
         with store.writing() as db:
             db.conn.execute(f"INSERT INTO {index} ({index}) VALUES ('optimize')")
-    erase(store)
+    store.vacuum()
+    empty_log(store)
     with store.writing() as db:
-        # What was deleted since then is not erased yet.
+        # Later deletions are not erased yet.
         db.conn.execute("DELETE FROM erasures WHERE wanted <= ?", (request,))
     return True
 
 
-def erase(store: Store) -> None:
-    """Rewrite the file without what was deleted from it, and empty its log.
-
-    Raises:
-        StoreError: as `empty_log`.
-    """
-    store.vacuum()
-    empty_log(store)
-
-
 def empty_log(store: Store) -> None:
-    """Move the log into the file, and cut it to nothing.
+    """Move the log into the file, and truncate it.
 
-    That suffices where the file itself keeps no copy of what was deleted.
+    That suffices if the file itself keeps no copy of what was deleted.
 
     Raises:
         StoreError: another process reads an older state for too long; the log is not empty, and
-            calling this again finishes the work.
+            another call finishes the work.
     """
     timeout_ms = int(store.rows("PRAGMA busy_timeout")[0]["timeout"])
     deadline = monotonic() + min(timeout_ms / 1000, READERS_TIMEOUT_S)
@@ -98,7 +89,7 @@ def empty_log(store: Store) -> None:
 
 
 def _truncate_log(store: Store, timeout_ms: int) -> bool:
-    """Whether no other connection read or wrote at this moment, so that the log is empty now."""
+    """Try once to empty the log; fails if another connection is reading or writing."""
     store.rows("PRAGMA busy_timeout = 0")
     try:
         return not store.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0]["busy"]

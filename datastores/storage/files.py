@@ -1,7 +1,4 @@
-"""Files that several processes share: replaced atomically, locked, and marked with their writer.
-
-Refuses to know what is in them and where they belong.
-"""
+"""Files that several processes share: replaced atomically, locked, and marked with their writer."""
 
 from __future__ import annotations
 
@@ -20,16 +17,16 @@ from filelock import FileLock, Timeout
 from datastores.errors import StoreError
 
 ABANDONED_S = 86_400.0
-"""Age in seconds of an unfinished file whose writer was killed: writing takes moments."""
+"""Age in seconds from which an unfinished file counts as left by a killed writer."""
 
 
 def write_atomic(
     path: Path, pieces: Iterable[str], *, newline: str | None = None, mode: int = 0o600
 ) -> None:
-    """Replace `path` by a new file; whatever happens, either the old or the new one is complete.
+    """Replace `path` with a new file; at any moment, either the old or the new one is complete.
 
     Raises:
-        OSError: it cannot be written; nothing is left of the new one.
+        OSError: the file cannot be written; nothing is left of the new one.
     """
     _drop_abandoned(path)
     with NamedTemporaryFile(
@@ -53,11 +50,11 @@ def write_atomic(
 
 
 def write_bytes_atomic(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
-    """As `write_atomic`, for a cache: does not wait for the disk, so after a power failure the file
-    may be damaged.
+    """As `write_atomic`, for a cache: it does not wait for the disk, so a power failure may damage
+    the file.
 
     Raises:
-        OSError: it cannot be written; nothing is left of the new one.
+        OSError: the file cannot be written; nothing is left of the new one.
     """
     _drop_abandoned(path)
     with NamedTemporaryFile(dir=path.parent, prefix=_unfinished(path), delete=False) as file:
@@ -71,12 +68,12 @@ def write_bytes_atomic(path: Path, pieces: Iterable[bytes | memoryview]) -> None
 
 
 def _unfinished(path: Path) -> str:
-    """Begins the names of files that are to replace `path`, and of no other program's."""
+    """Prefix of the names of files that are to replace `path`, and of no other program's."""
     return f".{path.name}.specchat-"
 
 
 def _drop_abandoned(path: Path) -> None:
-    """Delete what writers of `path` left that were killed."""
+    """Delete files that killed writers of `path` left."""
     for left in path.parent.glob(f"{escape(_unfinished(path))}*"):
         with suppress(FileNotFoundError):  # another process was faster
             if left.stat().st_mtime < time() - ABANDONED_S:
@@ -84,17 +81,17 @@ def _drop_abandoned(path: Path) -> None:
 
 
 PRIVATE_FILE, OTHERS = 0o600, 0o077
-"""The mode of what is created here, and the bits of it that say what others may do."""
+"""The mode of files created here, and the permission bits of other users."""
 
 
 def make_private(path: Path) -> None:
-    """Take from others what they may do with `path`, if it exists and is this person's to decide.
+    """Remove other users' permissions on `path`, if it exists and belongs to this user.
 
-    A link is left alone: what it leads to may be shared on purpose. Does not open the file, which
+    A link is not followed: its target may be shared on purpose. The file is not opened, since that
     would drop this process's locks on it.
 
     Raises:
-        OSError: it is this person's and cannot be changed.
+        OSError: it belongs to this user and cannot be changed.
     """
     try:
         status = path.lstat()
@@ -107,10 +104,10 @@ def make_private(path: Path) -> None:
 
 
 class WorkLock:
-    """Decides which process does the idle and index work: one file, held by at most one process.
+    """Decides which process does the idle and index work: a file lock.
 
-    The threads of the holder share it. The operating system releases it when its holder ends,
-    however that happens.
+    The threads of its holder share it. The operating system releases it when the holder ends, even
+    if it is killed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -123,10 +120,10 @@ class WorkLock:
         return self._lock.is_locked
 
     def acquire(self) -> bool:
-        """Try to take it without waiting; returns whether this process holds it now.
+        """Try to take it without waiting; returns whether this process holds it.
 
-        Takes microseconds. A process that does not get it asks again now and then: the holder may
-        have ended.
+        Takes microseconds. A process that does not get it should try again later, since the holder
+        may have ended.
 
         Raises:
             StoreError: the file cannot be created.
@@ -144,29 +141,29 @@ class WorkLock:
         return True
 
     def release(self) -> None:
-        """Leave the work to another process. Harmless if it is not held."""
+        """Leave the work to another process; no effect if it is not held."""
         self._lock.release()
 
 
 def process_id() -> str:
-    """Identifies the running process, in rows it has not finished.
+    """Identifies this process in rows that it has not finished.
 
-    The number alone is reused after the process ends; with the start time it is unique.
+    Process numbers are reused; with the start time they are unique.
     """
     return _id_of(psutil.Process())
 
 
 def process_id_of(pid: int) -> str:
-    """As `process_id`, of another process.
+    """As `process_id`, for another process.
 
     Raises:
-        psutil.NoSuchProcess: there is none of that number.
+        psutil.NoSuchProcess: there is none with that number.
     """
     return _id_of(psutil.Process(pid))
 
 
 def is_running(process: str) -> bool:
-    """Whether the process that `process_id` named is still running on this machine."""
+    """Whether the process identified by `process` is still running on this machine."""
     number = process.partition(":")[0]
     if not number.isdecimal():
         return False

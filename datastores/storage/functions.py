@@ -1,8 +1,8 @@
-"""The functions of the search form in SQL, and what they raise.
+"""The functions of the search form in SQL, and the exceptions they raise.
 
-SQLite replaces whatever a function raises by an error of its own. Ctrl-C and SIGTERM, which Python
-raises in the function that it is about to call, would be lost and the database blamed for them.
-Owns that they are raised again where the statement failed (`raise_again`).
+SQLite replaces an exception of a function with an error of its own. Ctrl-C and SIGTERM, which
+Python raises in the function that it is about to call, would be lost and reported as errors of the
+database. `raise_again` raises them where the statement failed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FUNCTIONS = {"index_form": index_form, "fold": fold}
 
 
 class _Raised(threading.local):
-    """What a function raised in this thread's last statement."""
+    """The exception of a function in this thread's last statement."""
 
     error: BaseException | None = None
 
@@ -27,23 +27,23 @@ _others = sys.unraisablehook
 
 
 def add_functions(connection: sqlite3.Connection) -> None:
-    """Let statements on `connection`, and its triggers, call `FUNCTIONS`."""
+    """Define `FUNCTIONS` for statements and triggers on `connection`."""
     global _others
     if sys.unraisablehook is not _remember:
         _others, sys.unraisablehook = sys.unraisablehook, _remember
-    # Nothing is printed: this is how Python hands over what it would drop.
+    # This prints nothing; it makes Python pass exceptions to `sys.unraisablehook`.
     sqlite3.enable_callback_tracebacks(True)
     for name, function in FUNCTIONS.items():
         connection.create_function(name, 1, function, deterministic=True)
 
 
 def forget_raised() -> None:
-    """A statement begins: what was raised before is not its."""
+    """Forget earlier exceptions before a statement."""
     _raised.error = None
 
 
 def raise_again(error: sqlite3.Error) -> None:
-    """Raise what a function raised, if that is why a statement failed with `error`."""
+    """Raise the function's exception that made a statement fail with `error`, if there is one."""
     raised, _raised.error = _raised.error, None
     if raised is not None:
         raise raised from error

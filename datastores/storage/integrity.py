@@ -1,9 +1,8 @@
 """The integrity of a database file: errors with advice, checks, quarantine and checksums.
 
-Owns what happens to damage: it is found before a file is opened, marked if SQLite meets it later,
-and the damaged file is moved aside, never overwritten. A check changes no byte of the file. SQLite
-checks the structure of its pages, not their content: blobs that need it carry a checksum. Refuses
-to know any table.
+Damage is found before a file is opened, or marked if SQLite meets it later; the damaged file is
+moved aside, never overwritten. A check changes no byte of the file. SQLite checks the structure of
+its pages, not their content: blobs that need it carry a checksum.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from datastores.errors import StoreError
 from datastores.storage.functions import forget_raised, raise_again
 
 MIN_FREE_BYTES = 1_000_000
-"""With less, a disk counts as full: a log takes more than that."""
+"""Free space below which a disk counts as full: a log takes more."""
 _WRITING = (
     sqlite3.SQLITE_IOERR_WRITE,
     sqlite3.SQLITE_IOERR_FSYNC,
@@ -50,8 +49,8 @@ _ADVICE: dict[int, str] = {
 def translate_errors(path: Path) -> Iterator[None]:
     """Raise StoreError for any SQLite error on the file at `path`.
 
-    Damage leaves a mark, so that the next opening checks the whole file. What one of our functions
-    raised within a statement, Ctrl-C above all, is raised as it was.
+    Damage is marked, so that the next opening checks the whole file. Exceptions of our own SQL
+    functions, Ctrl-C above all, are raised unchanged.
     """
     forget_raised()
     try:
@@ -68,11 +67,11 @@ def translate_errors(path: Path) -> Iterator[None]:
 
 
 def _advice(path: Path, error: sqlite3.Error) -> str:
-    """What to do about an error. SQLite reports a full disk, a quota or a limit on file sizes as a
-    failed write, if it writes anything but the database."""
+    """Advice for an error. SQLite reports a full disk, a quota or a limit on file sizes as a failed
+    write, unless it was writing the database itself."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     if _code(error) == sqlite3.SQLITE_IOERR:
-        with suppress(OSError):  # the folder itself is gone
+        with suppress(OSError):  # the folder itself is missing
             if shutil.disk_usage(path.parent).free < MIN_FREE_BYTES:
                 return _ADVICE[sqlite3.SQLITE_FULL]
         if code in _WRITING:
@@ -96,7 +95,7 @@ def damage_mark(path: Path) -> Path:
 
 
 def damage_error(path: Path, what: str) -> StoreError:
-    """The error for damage (`what`) in rows that SQLite considers sound.
+    """The error for damage (`what`) in rows that SQLite considers valid.
 
     It is marked, since no check would find it again. For stores that can be rebuilt.
     """
@@ -105,13 +104,13 @@ def damage_error(path: Path, what: str) -> StoreError:
 
 
 def _mark(path: Path, what: str) -> None:
-    # If nothing can be written, nothing can be repaired either: the error itself is enough.
+    # Where nothing can be written, nothing can be repaired either: the error itself suffices.
     with suppress(OSError):
         damage_mark(path).write_text(what)
 
 
 def _unmark(path: Path) -> None:
-    if damage_mark(path).exists():  # deleting what is not there fails in a read-only folder
+    if damage_mark(path).exists():  # deleting a missing file fails in a read-only folder
         damage_mark(path).unlink()
 
 
@@ -121,33 +120,34 @@ def _code(error: sqlite3.Error) -> int:
 
 
 MAX_CHECKED_BYTES = 16 * 2**20
-"""Up to this size a file is checked whenever it is opened; beyond it, only if something
-looks wrong. The check reads the whole file, indexes too: 0.2 s of CPU for each 100 MB."""
+"""Size up to which a file is checked whenever it is opened; a larger one only if something looks
+wrong. The check reads the whole file with its indexes: 0.2 s of CPU for each 100 MB."""
 
 MIN_DATABASE_BYTES = 512
-"""Anything shorter is not a database, although SQLite would accept it as an empty one."""
+"""A shorter file is not a database, although SQLite would accept it as an empty one."""
 
 
 REBUILT = ".rebuilt"
-"""Ending of such a note."""
+"""Suffix of the note that a damaged cache was deleted (`rebuilt_note`)."""
 
 LOGS = ("-wal", "-shm")
-"""Endings of the files that SQLite keeps beside a database in use."""
+"""Suffixes of the files that SQLite keeps with a database in use."""
 
 
 class DamagedError(Exception):
-    """The file is not a database, or its check failed. Internal: leads to `quarantine`."""
+    """The file is not a database, or its check failed; it should be quarantined."""
 
 
 def require_usable(path: Path, known: int, *, whole: bool = False) -> None:
-    """Raise unless `path` is missing, or a sound database of at most version `known`.
+    """Raise unless `path` is missing, or a valid database of at most version `known`.
 
-    An empty file is damaged: databases are made beside it and moved there.
-
-    `whole`: check all of it, however large it is.
+    An empty file counts as damaged, since databases are created under another name and moved.
 
     SQLite itself would delete the log of a file whose header is damaged, and would fold that of any
-    other into it: hence the check of the header, and a read-only connection.
+    other file into it: hence the check of the header, and a read-only connection.
+
+    Args:
+        whole: check the whole file, whatever its size.
 
     Raises:
         DamagedError: it should be quarantined.
@@ -184,14 +184,14 @@ def quarantine(path: Path) -> Path:
 
 
 def quarantined_files(path: Path) -> list[Path]:
-    """What `quarantine` moved away from `path` and still lies there, the oldest first."""
+    """The files that `quarantine` moved away from `path` and that still exist, oldest first."""
     found = path.parent.glob(f"{escape(path.name)}.corrupt-*")
     return sorted(one for one in found if not one.name.endswith(LOGS))
 
 
 def discard_quarantined(path: Path) -> None:
-    """Delete what `quarantine` moved away from `path`: it can be made again, and may hold text that
-    was deleted. A note beside it says so, for whoever tells the person: `rebuilt_note`."""
+    """Delete the files that `quarantine` moved away from `path`, which can be made again and may
+    hold deleted text. `rebuilt_note` then tells the user."""
     if quarantined_files(path):
         rebuilt_note(path).touch(mode=0o600)
     for part in path.parent.glob(f"{escape(path.name)}.corrupt-*"):
@@ -199,20 +199,20 @@ def discard_quarantined(path: Path) -> None:
 
 
 def rebuilt_note(path: Path) -> Path:
-    """The file that says that the damaged cache at `path` was deleted and is made again."""
+    """The file that records that the damaged cache at `path` was deleted and is built again."""
     return path.with_name(f"{path.name}{REBUILT}")
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
-    """The number of migrations applied to the file."""
+    """The schema version of the file."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _is_there(path: Path) -> bool:
-    """Whether there is a file.
+    """Whether the file exists.
 
     Raises:
-        StoreError: it is not a file, or is not readable.
+        StoreError: it is not a regular file, or is not readable.
     """
     try:
         status = path.stat()
@@ -245,15 +245,15 @@ def _require_link_target(path: Path) -> None:
 def _lacks_pages(path: Path) -> bool:
     """Whether the file is shorter than its header says; its log is not read.
 
-    A checkpoint, running or interrupted, writes the first page first: until it is done, the log has
-    the pages that the file lacks.
+    A checkpoint, running or interrupted, writes the first page first: until it is complete, the log
+    has the pages that the file lacks.
 
-    SQLite has to read the header: if other code opened and closed the file, POSIX would drop every
+    SQLite must read the header: if other code opened and closed the file, POSIX would drop every
     lock of this process on it, and another process would fold the log into the file and delete it
     under the connections that are open here.
 
     Raises:
-        DamagedError, sqlite3.DatabaseError: the file has no header of a database.
+        DamagedError, sqlite3.DatabaseError: the file has no database header.
     """
     if path.stat().st_size < MIN_DATABASE_BYTES:
         raise DamagedError
@@ -303,7 +303,7 @@ CHECKSUM_BYTES = 32
 
 
 def with_checksum(owner: str, body: bytes) -> bytes:
-    """`body` after a checksum over `owner` and `body`."""
+    """`body`, preceded by a checksum over `owner` and `body`."""
     return _checksum(owner, body) + body
 
 

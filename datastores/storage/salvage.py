@@ -1,8 +1,7 @@
 """Reads what can still be read of a damaged database, row by row.
 
-Works on a copy, so the damaged file stays as it is. Every row is looked up by its id, from the
-smallest to the largest: a damaged page costs the rows on it and none behind it. Refuses to know any
-table.
+It works on a copy, so the damaged file is unchanged. Every row is looked up by its id, in ascending
+order: a damaged page costs the rows on it, but none after it.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from datastores.errors import InputError
 from datastores.storage.integrity import LOGS
 
 MAGIC = b"SQLite format 3\0"
-"""How every SQLite file begins."""
+"""The first bytes of every SQLite file."""
 HEADER_BYTES = 100
-"""What comes before the first page's own content."""
+"""Bytes of the header on the first page."""
 PAGE_BYTES = 4096
-"""SQLite's default, which every database here has."""
+"""SQLite's default page size, which every database here has."""
 COPIED_BYTES = 1 << 20
-"""At a time."""
+"""Bytes copied at a time."""
 MAX_GAP = 100_000
-"""So many ids in a row without a row are the end of a table whose largest id is damaged."""
+"""Consecutive ids without a row that end a table whose largest id is damaged."""
 
 
 def is_database(path: Path) -> bool:
-    """Whether `path` is a file that begins as a database, or is named like one that was set aside.
+    """Whether the file starts like a database, or is named like a quarantined one.
 
     Raises:
         OSError: it cannot be read.
@@ -49,16 +48,16 @@ class DamagedDatabase:
         self._connection = connection
 
     def rows(self, table: str) -> Iterator[dict[str, Any]]:
-        """The rows of `table`, which counts its ids from 1, that can be read."""
+        """The readable rows of `table`, whose ids count from 1."""
         last, number, gap = self._last_id(table), 0, 0
-        # NOT INDEXED: found by its id alone, without what else may be damaged.
+        # NOT INDEXED: rows are found by id alone, without indexes, which may be damaged.
         sql = f"SELECT * FROM {table} NOT INDEXED WHERE id = ?"
         while number != last and gap < MAX_GAP:
             number, gap = number + 1, gap + 1
             try:
                 row = self._connection.execute(sql, (number,)).fetchone()
             except (sqlite3.DatabaseError, UnicodeDecodeError):
-                continue  # it was hit; the next one may not be
+                continue  # damaged; the next one may not be
             if row is not None:
                 gap = 0
                 yield dict(row)
@@ -75,10 +74,10 @@ class DamagedDatabase:
 
 @contextmanager
 def open_damaged(path: Path) -> Iterator[DamagedDatabase]:
-    """What can be read of a damaged database.
+    """Open a copy of a damaged database.
 
     Raises:
-        InputError: nothing of it can be read.
+        InputError: nothing can be read.
         OSError: it cannot be copied.
     """
     with TemporaryDirectory(prefix="specchat-") as folder:
@@ -92,7 +91,7 @@ def open_damaged(path: Path) -> Iterator[DamagedDatabase]:
             with closing(sqlite3.connect(copy)) as connection:
                 connection.row_factory = sqlite3.Row
                 connection.text_factory = lambda text: text.decode("utf-8", "replace")
-                # Without this a damaged index or trigger makes every table unreadable.
+                # Otherwise a damaged index or trigger makes every table unreadable.
                 connection.execute("PRAGMA writable_schema = ON")
                 connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
                 yield DamagedDatabase(connection)
@@ -101,8 +100,7 @@ def open_damaged(path: Path) -> Iterator[DamagedDatabase]:
 
 
 def _copy(source: Path, copy: Path) -> None:
-    """Copy a file; where it has nothing the copy has nothing, so that this takes neither time nor
-    room."""
+    """Copy a file sparsely: its holes take neither time nor space."""
     with source.open("rb") as old, copy.open("xb") as new:
         if hasattr(os, "SEEK_DATA"):
             for start, stop in _filled(old.fileno()):
@@ -117,7 +115,7 @@ def _copy(source: Path, copy: Path) -> None:
 
 
 def _filled(file: int) -> Iterator[tuple[int, int]]:
-    """Where in a file something was written."""
+    """The ranges of a file that are not holes."""
     start, size = 0, os.fstat(file).st_size
     while start < size:
         try:
@@ -125,15 +123,14 @@ def _filled(file: int) -> Iterator[tuple[int, int]]:
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
-            return  # nothing more
+            return  # no more data
         stop = os.lseek(file, start, os.SEEK_HOLE)
         yield start, stop
         start = stop
 
 
 def _mend_header(copy: Path) -> None:
-    """Write a sound header, which says the same in every database here, in place of a damaged
-    one."""
+    """Replace a damaged header; an intact one is the same in every database here."""
     with closing(sqlite3.connect(copy)) as connection:
         try:
             connection.execute("PRAGMA schema_version").fetchone()
@@ -146,7 +143,7 @@ def _mend_header(copy: Path) -> None:
 
 
 def _sound_header(sound: Path, size: int) -> bytes:
-    """That of a database of `size` bytes."""
+    """The header of a database of `size` bytes."""
     with closing(sqlite3.connect(sound)) as connection:
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute("CREATE TABLE sound (id)")

@@ -1,9 +1,9 @@
 """One SQLite file, opened the way every store here is opened.
 
-Owns opening (WAL, busy timeout, foreign keys, secure delete, functions of the search form), the
-conversion of files of earlier versions, short write transactions, and which files this process has
-open: a file is checked and converted when the process first opens it, so that each further
-connection costs a fraction of a millisecond. Knows no table.
+This covers WAL, busy timeout, foreign keys, secure delete, the functions of the search form, the
+conversion of files of earlier versions, and short write transactions. A file is checked and
+converted when this process first opens it, so that each further connection takes a fraction of a
+millisecond.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from datastores.storage.integrity import (
 Parameters = Sequence[object] | Mapping[str, object]
 
 BUSY_TIMEOUT_S = 60.0
-"""How long a statement waits for another connection's transaction. Ours last milliseconds, but for
+"""Longest wait of a statement for another connection's transaction. Ours last milliseconds, except
 erasing: writers waited up to 14 s for 100 MB, on two overloaded cores."""
 OPEN_TIMEOUT_S = 10.0
-"""How long opening waits for another process that checks or converts the file."""
+"""Longest wait for another process that checks or converts the file."""
 BUSY_POLL_S = 0.002
-"""Between two attempts to begin a transaction."""
+"""Interval of attempts to start a transaction."""
 SEQUENCES = "sqlite_sequence"
 """The table in which SQLite keeps the largest id that each AUTOINCREMENT table ever had."""
 
@@ -54,13 +54,12 @@ class Schema:
     """The tables of a store.
 
     Attributes:
-        version: rises whenever `create` changes, or what it makes is to be filled anew.
-        create: makes the tables, indexes and triggers in an empty database.
-        lasting: tables that the files of every version have, all columns without a default in
-            them.
-        cache: whether the owner of an empty file fills it again; then a file of an earlier version
-            is emptied. Else it keeps the columns that both versions have.
-        convert: brings what such a file kept into the form of this version; None where it has it.
+        version: increases whenever `create` changes, or its tables are to be filled again.
+        create: creates the tables, indexes and triggers in an empty database.
+        lasting: tables that every version has, with all columns that have no default.
+        cache: whether the owner fills an empty file again; a file of an earlier version is then
+            emptied. Otherwise it keeps the columns that both versions have.
+        convert: converts the kept content to this version; None if that is not needed.
     """
 
     version: int
@@ -74,9 +73,8 @@ class Store:
     """An open database. Threads may share it; one statement or transaction runs at a time.
 
     Attributes:
-        path: the file.
-        db: the sqlite-utils database over it; write only inside `writing()`.
-        quarantined: where a damaged predecessor was moved to when this one was opened, else None.
+        db: the sqlite-utils database; write only inside `writing()`.
+        quarantined: new path of a damaged predecessor; None if there was none.
     """
 
     def __init__(self, path: Path, schema: Schema) -> None:
@@ -106,12 +104,12 @@ class Store:
         self._file = _register(self, self._identity, schema.version)
 
     def new_connection(self) -> Store:
-        """The same file over a connection of its own, e.g. for another thread."""
+        """Another connection to the same file, e.g. for another thread."""
         return Store(self.path, self._schema)
 
     @contextmanager
     def writing(self) -> Iterator[Database]:
-        """One transaction, all or nothing; it takes the write lock at once (BEGIN IMMEDIATE)."""
+        """A transaction, which takes the write lock at once (BEGIN IMMEDIATE)."""
         with self._lock, translate_errors(self.path):
             self._require_in_place()
             _begin(self.db.conn)
@@ -131,9 +129,9 @@ class Store:
             return [dict(zip(names, row, strict=True)) for row in cursor]
 
     def vacuum(self) -> None:
-        """Rewrite the whole file without free pages and gaps; nobody can write meanwhile.
+        """Rewrite the whole file without free pages and gaps, which blocks writers.
 
-        What stays is copied to a temporary file and back: in memory it might not fit.
+        The content is copied through a temporary file, since it might not fit into memory.
         """
         with self._lock, translate_errors(self.path):
             self._require_in_place()
@@ -150,7 +148,7 @@ class Store:
         _unregister(self, self._file)
 
     def _require_in_place(self) -> None:
-        """Refuse to write into a file that was moved or deleted: nobody would find the data."""
+        """Reject writing into a file that was moved or deleted: the data would be lost."""
         if file_identity(self.path) != self._identity:
             raise StoreError(f"{self.path} was moved or deleted while in use: start specchat again")
 
@@ -158,7 +156,7 @@ class Store:
 def _begin(connection: sqlite3.Connection) -> None:
     """Take the write lock, waiting as long as the connection's busy timeout.
 
-    Polls here, since SQLite's own handler sleeps whole seconds where it was built without usleep.
+    It polls, since SQLite's own handler sleeps whole seconds if it was built without usleep.
     """
     timeout_ms = connection.execute("PRAGMA busy_timeout").fetchone()[0]
     deadline = time.monotonic() + timeout_ms / 1000
@@ -178,10 +176,10 @@ def _begin(connection: sqlite3.Connection) -> None:
 
 
 def _reload_schema(connection: sqlite3.Connection) -> None:
-    """Let the connection notice, before anything else, that another one rewrote the file (VACUUM).
+    """Let the connection notice first that another one rewrote the file (VACUUM).
 
-    SQLite would notice it while it compiles the first statement whose trigger writes to an FTS5
-    table: connecting that table then drops the schema that the compilation is using, and the
+    Otherwise SQLite notices it while it compiles the first statement whose trigger writes to an
+    FTS5 table: connecting that table then drops the schema that the compilation is using, and the
     statement fails with "no such table" (seen with 3.40.1). Nothing changes it within a write
     transaction.
     """
@@ -192,8 +190,8 @@ class _OpenFile:
     """A database file that this process has open.
 
     Attributes:
-        version: of the schema it is opened with.
-        stores: the open connections; one that was dropped without `close` leaves by itself.
+        version: version of the schema it was opened with.
+        stores: the open connections; garbage-collected ones disappear.
     """
 
     def __init__(self, version: int) -> None:
@@ -225,12 +223,12 @@ def _unregister(store: Store, file: _OpenFile) -> None:
 def _connected_again(path: Path, version: int) -> Database | None:
     """A further connection to a file that this process has open at `version`.
 
-    None where it has not, or where damage was found in it: then the file has to be checked.
+    None if it has not, or if damage was found in it, so that the file must be checked.
     """
     try:
         identity = file_identity(path)
     except StoreError:
-        # Opening it for the first time says more about why it cannot be read.
+        # A first opening reports better why the file cannot be read.
         return None
     with _open_files_lock:
         file = _open_files.get(identity)
@@ -257,7 +255,7 @@ def open_lock(path: Path) -> Iterator[None]:
         lock.acquire()
     except OSError as error:
         reason = error.strerror or "another process holds its lock"
-        # The lock may be what is wrong, and its folder all right.
+        # The cause may be the lock file rather than its folder.
         place = lock.lock_file if os.path.isdir(lock.lock_file) else path
         raise StoreError(
             f"cannot open {place}: {reason}; use --data-dir for another place"
@@ -269,7 +267,7 @@ def open_lock(path: Path) -> Iterator[None]:
 
 
 def _create(path: Path, schema: Schema) -> None:
-    """Make the file beside its place and move it there whole: an empty one was damaged later.
+    """Create the file under another name and move it, since an empty file counts as damaged.
 
     Raises:
         StoreError: the folder cannot be written.
@@ -289,13 +287,12 @@ def _create(path: Path, schema: Schema) -> None:
 
 
 def require_sound(path: Path, schema: Schema, *, whole: bool = False) -> None:
-    """Raise unless `path` is missing, or a sound database whose tables are those of its version.
+    """Raise unless `path` is missing, or a valid database with the tables of its version.
 
-    Another program's database is none of ours, whatever version it says; nor is one that lost a
-    table.
+    Another program's database is rejected, whatever its version, as is one that lost a table.
 
     Args:
-        whole: check all of it, however large it is.
+        whole: check the whole file, whatever its size.
 
     Raises:
         DamagedError: it should be quarantined.
@@ -308,7 +305,7 @@ def require_sound(path: Path, schema: Schema, *, whole: bool = False) -> None:
         version = schema_version(connection)
         try:
             found = _columns(connection)
-        except sqlite3.DatabaseError as error:  # of an index whose own tables are gone, too
+        except sqlite3.DatabaseError as error:  # also for an index without its own tables
             if is_busy(error):
                 raise
             raise DamagedError from error
@@ -318,7 +315,7 @@ def require_sound(path: Path, schema: Schema, *, whole: bool = False) -> None:
 
 def _columns_of(schema: Schema, *, earlier: bool) -> set[tuple[str, str]]:
     """The columns of a database with `schema`, or those that one of an `earlier` version must have:
-    in lasting tables, all without a default."""
+    columns without a default in lasting tables."""
     with closing(memory_database().conn) as connection:
         _configure(connection)
         schema.create(_database(connection))
@@ -329,7 +326,7 @@ def _columns_of(schema: Schema, *, earlier: bool) -> set[tuple[str, str]]:
 
 
 def _columns(connection: sqlite3.Connection, which: str = "true") -> set[tuple[str, str]]:
-    """Each column with its table; only those for `which` that holds, given as an expression."""
+    """Each column with its table, for which the SQL expression `which` holds."""
     return set(
         connection.execute(
             "SELECT m.name, c.name FROM sqlite_master AS m, pragma_table_info(m.name) AS c"
@@ -339,14 +336,14 @@ def _columns(connection: sqlite3.Connection, which: str = "true") -> set[tuple[s
 
 
 def _make_private(path: Path) -> None:
-    """Let nobody but its owner read the file and its logs, to which SQLite gives its mode."""
-    with suppress(OSError):  # SQLite says better why the file cannot be written
+    """Make the file and its logs, to which SQLite gives its mode, readable for the owner only."""
+    with suppress(OSError):  # SQLite reports better why the file cannot be written
         for suffix in ("", *LOGS):
             make_private(path.with_name(path.name + suffix))
 
 
 def _connected(path: Path, schema: Schema) -> Database:
-    """Connect, configure, create or convert; the connection is closed again on any failure."""
+    """Connect, configure, create or convert; any failure closes the connection."""
     connection = _connect(path, "rwc")
     try:
         connection.execute("PRAGMA journal_mode = WAL")
@@ -371,7 +368,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def memory_database() -> Database:
-    """An empty database in memory; threads that share it need a lock of their own."""
+    """An empty database in memory; threads that share it need their own lock."""
     return _database(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
 
 
@@ -380,13 +377,13 @@ def _database(connection: sqlite3.Connection) -> Database:
 
 
 def _configure(connection: sqlite3.Connection) -> None:
-    # One damaged byte of a text does not make its row unreadable.
+    # One damaged byte of a text must not make its row unreadable.
     connection.text_factory = _decoded
-    # Triggers call these; some builds of SQLite would not let them.
+    # Triggers call these, which some builds of SQLite reject by default.
     add_functions(connection)
     connection.execute("PRAGMA trusted_schema = ON")
     connection.execute("PRAGMA foreign_keys = ON")
-    # What is deleted must not be found in the file again, nor in a temporary one.
+    # Deleted content must not remain in the file, nor in a temporary one.
     connection.execute("PRAGMA secure_delete = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
 
@@ -396,8 +393,8 @@ def _decoded(text: bytes) -> str:
 
 
 def _convert(db: Database, schema: Schema) -> None:
-    """Make the tables of `schema`, filled with what the tables of an earlier version held in the
-    same columns; all or nothing."""
+    """Create the tables of `schema`, filled with the earlier version's values of the same columns,
+    in one transaction."""
     db.conn.execute("PRAGMA foreign_keys = OFF")  # tables are dropped and filled in any order
     with db.atomic():
         tables = _tables(db.conn, "table")
@@ -405,7 +402,7 @@ def _convert(db: Database, schema: Schema) -> None:
         for table in kept:
             db.conn.execute(f"CREATE TEMP TABLE old_{table} AS SELECT * FROM main.{table}")
         for table in (*_tables(db.conn, "virtual"), *tables):
-            if table != SEQUENCES:  # its rows go with their tables
+            if table != SEQUENCES:  # its rows are deleted with their tables
                 db.conn.execute(f"DROP TABLE main.{table}")
         schema.create(db)
         for table in kept:
@@ -417,8 +414,7 @@ def _convert(db: Database, schema: Schema) -> None:
 
 
 def _tables(connection: sqlite3.Connection, kind: str) -> list[str]:
-    """The tables of a kind; last the one in which SQLite counts ids, as filling others changes
-    it."""
+    """The tables of a kind; `SEQUENCES` comes last, since filling the others changes it."""
     sql = (
         "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = ?"
         " AND (name NOT LIKE 'sqlite!_%' ESCAPE '!' OR name = ?) ORDER BY name = ?"
@@ -427,7 +423,7 @@ def _tables(connection: sqlite3.Connection, kind: str) -> list[str]:
 
 
 def _take_over(connection: sqlite3.Connection, table: str) -> None:
-    """Fill `table` with the rows that were set aside, if there still is such a table."""
+    """Fill `table` with the saved rows, if the table still exists."""
     columns = _columns(connection)
     names = ", ".join(
         name
@@ -441,7 +437,7 @@ def _take_over(connection: sqlite3.Connection, table: str) -> None:
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode: they differ for another file put in its place. None if it is missing.
+    """Device and inode, which change if another file is put in its place; None if it is missing.
 
     Raises:
         StoreError: the file's status cannot be read.
