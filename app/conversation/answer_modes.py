@@ -1,7 +1,7 @@
-"""The ways in which a chat's answers use the imported texts, and the generator of each.
+"""The ways in which answers use the imported texts, and the generator of each.
 
-Owns which one a chat has: searched once, searched again while the answer is written, in the words
-of the texts, or off. Refuses to know what is stored.
+A chat's texts are searched once, searched again while the answer is generated, mixed into the
+model's distribution (KNN-LM), or not used.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ class AnswerModes:
     """How answers are generated.
 
     Attributes:
-        imports: the imported texts; None for none.
-        default: how they are used in chats without a setting of their own.
-        chosen: how they are used in every chat; empty leaves that to the chats.
-        import_path: the import to which that is limited; empty for all.
+        default: the mode of chats without a setting of their own.
+        chosen: overrides the chats' settings; empty leaves the mode to them.
+        import_path: the only import that is used; empty for all.
     """
 
     imports: ImportedTexts | None = None
@@ -45,16 +44,16 @@ class AnswerModes:
     import_path: str = ""
 
     def of(self, docs: str) -> str:
-        """How a chat with the setting `docs` uses the imported texts."""
+        """The mode of a chat with the setting `docs`."""
         return self.chosen or docs or self.default
 
     def retrieve(
         self, engine: Engine, request: AnswerRequest
     ) -> Generator[Event, None, tuple[FoundPassage, ...] | None]:
-        """Search the imported texts for the question of `request`, as its chat does.
+        """Search the imported texts for the question of `request`, if its chat does.
 
-        Returns what goes before it, the last of the messages; None if there is nothing to search,
-        or nothing relevant for a question that did not ask for it.
+        Returns the passages that go before the question; None if there is nothing to search, or
+        nothing relevant to a question that did not ask for it.
         """
         requested = bool(self.chosen or request.chat.docs)
         off = self.of(request.chat.docs) in (DOCS_OFF, DOCS_KNN)
@@ -77,10 +76,10 @@ class AnswerModes:
         return passages if passages or requested else None
 
     def resume(self, engine: Engine, request: AnswerRequest, stopped: StoredMessage) -> None:
-        """Have `request` go on with an answer, if it can.
+        """Make `request` continue the `stopped` answer.
 
         Raises:
-            InputError: it cannot.
+            InputError: it cannot be continued.
             ContextOverflowError: question and answer fill the context.
         """
         mode = self.of(request.chat.docs)
@@ -95,12 +94,12 @@ class AnswerModes:
     def generate(
         self, engine: Engine, request: AnswerRequest, statistics: Statistics, stop: Flag
     ) -> Generator[Event]:
-        """Answer `request` from its passages, or from what they change to meanwhile."""
+        """Answer `request` from its passages, which may change while the answer is generated."""
         mode, passages = self.of(request.chat.docs), request.passages
         if mode == DOCS_KNN:
             return self._generate_worded(engine, request, statistics, stop)
         if passages:
-            # The dense index would keep the passages' tokens under this chat's name.
+            # The dense index would store the passages' tokens as this chat's.
             engine = replace(engine, observers=[])
         if passages and self.imports is not None and mode == DOCS_ITERATIVE:
             generation = request.generation()
@@ -112,13 +111,13 @@ class AnswerModes:
     def _generate_worded(
         self, engine: Engine, request: AnswerRequest, statistics: Statistics, stop: Flag
     ) -> Generator[Event]:
-        """Answer in the words of the imported texts; by the model alone if none is encoded."""
+        """Answer with KNN-LM over the imported texts; by the model alone if none is encoded."""
         imports, generation = self.imports, request.generation()
         states = imported_states(engine, imports, self.import_path) if imports is not None else None
         if states is None:
             yield Interpolated(0)
             yield from generate(engine, generation, statistics, stop)
             return
-        # Nothing learns from it: these are not the model's own words.
+        # Nothing learns from the answer, as it is not the model's own.
         engine = replace(engine, observers=[])
         yield from generate_with_neighbours(engine, states, generation, statistics, stop)

@@ -26,18 +26,17 @@ class AnswerRequest:
     """A question to the model.
 
     Attributes:
-        question: id of the stored question; 0 if nothing is stored. asked: its text, without what
-            is attached to it.
+        question: id of the stored question; 0 if nothing is stored.
         messages: up to the question, as the model gets them.
-        end: where the answer ends.
-        passages: that go before the question; None if no text was searched.
-        too_long: whether there are relevant ones, of which not even the best fits.
-        begun: what the answer goes on from.
-        states: of imported texts that it is worded from; None for the model's own words.
-        window: what is left out of the chat in `messages`.
-        prompted: what is left out of it in the prompt; None until there is one.
-        remark: what to know of the answer; empty for nothing.
-        after_loop: whether an earlier answer of the chat repeated itself until it was stopped.
+        asked: the question's text without attachments.
+        passages: passages before the question; None if no text was searched.
+        too_long: whether not even the best relevant passage fits.
+        begun: the beginning that the answer continues.
+        states: number of datastore entries that KNN-LM searches; None without KNN-LM.
+        window: the part of the chat left out of `messages`.
+        prompted: the part left out of the prompt; None until there is a prompt.
+        remark: a sentence about the answer, or empty.
+        after_loop: whether an earlier answer of the chat looped until it was stopped.
     """
 
     chat: Chat
@@ -57,26 +56,24 @@ class AnswerRequest:
 
     @property
     def left_out(self) -> Boundary:
-        """What the model is not shown of the chat, as far as it is known."""
+        """The part of the chat left out of the prompt, as far as it is known."""
         return self.prompted or self.window
 
     def prompted_messages(self) -> list[Message]:
         """Those of `messages` that are in the prompt, without notes."""
         system = self.messages[:1] if self.messages[0].role == SYSTEM else []
-        return [
-            *system,
-            *self.messages[len(system) + self.left_out.dropped - self.window.dropped :],
-        ]
+        start = len(system) + self.left_out.dropped - self.window.dropped
+        return [*system, *self.messages[start:]]
 
     def generation(self, passages: Sequence[FoundPassage] = ()) -> GenerationRequest:
-        """What the model is asked for, with `passages` before the question."""
+        """The request to the model, with `passages` before the question."""
         messages = with_notes(self.messages, passages)
         return GenerationRequest(
             messages, self.sampling, self.end, self.begun.tokens, self.window.dropped
         )
 
     def figures(self, statistics: Statistics, provenance: Provenance) -> dict[str, object]:
-        """What is stored with the answer."""
+        """The figures stored with the answer."""
         figures: dict[str, object] = {
             **statistics.after(self.begun.figures).figures(),
             "seed": self.sampling.seed,

@@ -1,8 +1,7 @@
 """Answers in stored chats: a question in, events out, everything stored in the history.
 
-Owns what is stored when: the question before the model sees it, the answer while it is generated,
-its statistics at the end. The interface and `specchat ask` use it alike, through
-`app.runtime.model_thread`. Refuses to know threads and screens.
+The question is stored before the model sees it, the answer while it is generated, and its
+statistics at the end. The interface and `specchat ask` use it through `app.runtime.model_thread`.
 """
 
 from __future__ import annotations
@@ -83,13 +82,13 @@ class Assistant:
         import_path: str = "",
         stop: Sequence[str] = (),
     ) -> None:
-        """Answer from `imports` too, where they are given and a question concerns them.
+        """Use `imports`, if given, for questions that concern them.
 
         Args:
-            default_docs: how they are searched in chats without a setting of their own.
-            docs: how they are searched in every chat; empty leaves that to the chats.
-            import_path: the import to which that is limited; empty for all.
-            stop: texts that end every answer, beside those of its chat.
+            default_docs: their mode in chats without a setting of their own.
+            docs: their mode in every chat; empty leaves it to the chats.
+            import_path: the only import that is used; empty for all.
+            stop: texts that end every answer, in addition to those of its chat.
         """
         self.engine = engine
         self.history = history
@@ -136,8 +135,8 @@ class Assistant:
     def regenerate(self, answer: int) -> Generator[Event]:
         """Answer the question of the stored `answer` once more; both answers are kept.
 
-        At temperature 0 the model would repeat itself, so unless the user chose that temperature,
-        the new answer is sampled.
+        The new answer is sampled unless the user chose temperature 0, at which it would be the
+        same.
 
         Raises:
             InputError: it is not an answer.
@@ -152,13 +151,12 @@ class Assistant:
         return self.respond(answered.chat, answered.parent, again=True)
 
     def resume(self, answer: int) -> Generator[Event]:
-        """Go on with an answer that was stopped or cut off, from exactly where it ended.
+        """Continue an answer that was stopped or cut off, with the same prompt, settings and noise.
 
-        It becomes the answer that it would have been: the same prompt, settings and noise. The
-        stored answer is replaced by the longer one.
+        The longer answer replaces the stored one.
 
         Raises:
-            InputError: it ended by itself, another message follows it, or another model wrote it.
+            InputError: it ended by itself, another message follows it, or it is another model's.
             ContextOverflowError: question and answer fill the context.
         """
         stopped = self.history.message(answer)
@@ -174,11 +172,11 @@ class Assistant:
         again: bool = False,
         stopped: records.StoredMessage | None = None,
     ) -> Generator[Event]:
-        """Answer the stored `message`: for the first time, once more (`again`), or on from what was
-        `stopped`.
+        """Answer the stored `message`: for the first time, once more (`again`), or continuing the
+        `stopped` answer.
 
         However this ends, what was generated is stored; an error before the first word leaves no
-        answer behind.
+        answer.
 
         Raises:
             InputError: the chat's sampling settings are invalid, or as for `resume`.
@@ -197,7 +195,7 @@ class Assistant:
             window=window,
             after_loop=any(one.finish == records.LOOPED for one in path),
         )
-        # Before the answer is stored: if retrieval fails, no empty answer is left behind.
+        # Retrieval comes first, so that its failure leaves no empty answer.
         turn.passages = yield from self._modes.retrieve(self.engine, turn)
         if stopped is None:
             answer = self._add_answer(chat, message)
@@ -210,7 +208,7 @@ class Assistant:
             self._update_title(chat, message, self.history.message(answer).content)
 
     def _write(self, turn: AnswerRequest, answer: int) -> Generator[Event]:
-        """Generate the stored `answer`, and store it while it grows."""
+        """Generate `answer`, and store it while it grows."""
         texts = [message.content for message in turn.messages]
         engine = self._isolation.engine(
             turn.chat, [*texts, turn.begun.text], after_loop=turn.after_loop
@@ -305,8 +303,8 @@ class Assistant:
         self._stop.set()
 
     def _cached(self, turn: AnswerRequest) -> int:
-        """How many of the target's first tokens are those of the chat, whose next prompt repeats
-        them; passages stood before the last question alone."""
+        """Number of tokens in the KV cache that the chat's next prompt repeats; passages are only
+        in this one."""
         tokens = self.engine.target.tokens
         if not turn.passages:
             return len(tokens)
@@ -314,22 +312,18 @@ class Assistant:
         return common_prefix(tokens, repeated)
 
     def _is_offered(self, chat: int) -> bool:
-        """Whether `chat` is there, and not private."""
         return any(one.id == chat and not one.private for one in self.history.chats())
 
     def _require_question(self, text: str) -> None:
-        """Check that `text` can be answered.
-
-        Raises:
-            InputError: it is empty, or in a language that the embedded model does not know.
-        """
+        """Check that `text` is not empty, nor in a language that the embedded model does not
+        know."""
         if not text.strip():
             raise InputError("the message is empty: type a question")
         if self.engine.path == embedded() and is_foreign(text):
             raise InputError(ENGLISH_ONLY)
 
     def _add_answer(self, chat: int, message: int) -> int:
-        """Store an empty answer to `message` and return its id."""
+        """Store an empty answer to `message`; returns its id."""
         answer = self.history.add_message(
             chat,
             message,
@@ -361,7 +355,7 @@ class Assistant:
         return replace(sampling, seed=randbits(32) if seed == NEW_SEED else seed)
 
     def _answer_end(self, chosen: Mapping[str, Any]) -> AnswerEnd:
-        """Where the chat's answers end; a length from the command line goes before its own."""
+        """Where the chat's answers end; a length from the command line takes precedence."""
         if self.engine.defaults.limited:
             chosen = {name: value for name, value in chosen.items() if name != MAX_TOKENS}
         default = AnswerEnd(self.engine.defaults.max_tokens, self._sequences)
@@ -370,8 +364,8 @@ class Assistant:
 
 
 def _remarks(turn: AnswerRequest, engine: Engine, answer: str, finish: str) -> Iterator[Remarked]:
-    """What to know of `answer`, if anything: what the command of the embedded model leaves out of
-    the question; under the first answer in a chat, that a base model wrote it."""
+    """A remark on `answer`, if any: what the command of the embedded model leaves out of the
+    question; under the first answer in a chat, that a base model wrote it."""
     if finish == records.WHOLE and engine.path == embedded():
         turn.remark = remark(turn.asked, answer)
     elif BASE_MODEL in engine.restrictions and not _answered(turn):

@@ -1,9 +1,9 @@
-"""Files that go with a question: read as text, put before it, found again in what is stored.
+"""Files attached to a question: read as text, put before it, and located in the stored message.
 
 The stored text of a message is what the model reads: each file under its name, then the question.
-Beside it, `Attached` records where the files are in that text, so that it can be shown folded and
-edited without them. The formats are those of the import (text, PDF, web pages, notebooks); a folder
-is attached with all its files, as an import would find them. Refuses to know screens and tokens.
+`Attached` records the positions of the files in that text, so that they can be folded and the
+question edited without them. The formats are those of the import (text, PDF, web pages, notebooks);
+a folder is attached with all files that an import would find.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from app.importing.reader_process import ReaderProcess
 
 MAX_ATTACHMENT_BYTES = 4_000_000
-"""Of text in one attachment; no model's context holds more."""
+"""Most text in one attachment; no model's context holds more."""
 MAX_FILES = 200
-"""Of one folder."""
+"""Most files of one folder."""
 STANDARD_INPUT = "standard input"
 
 _GAP = "\n\n"
-"""Between a file's name, its text and what follows."""
+"""Separates a file's name, its text and what follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file or a folder, read.
+    """The text of a file or a folder.
 
     Attributes:
         name: for people and for the model; that of a folder ends with a slash.
-        size: in bytes, on the disk.
-        text: what the model reads of it; of a folder, each file under its name.
-        files: how many; 1 unless it is a folder.
+        size: in bytes on disk.
+        text: for the model; of a folder, each file under its name.
+        files: number of files.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Attachment:
 
 
 def compose(question: str, attachments: Sequence[Attachment]) -> tuple[str, tuple[Attached, ...]]:
-    """A message's text, the files before the question, and where each of them is in it."""
+    """A message's text, the files before the question, and the position of each of them."""
     content, places = "", []
     for one in attachments:
         content += f"{'Folder' if one.files > 1 else 'File'} {one.name}:{_GAP}"
@@ -78,7 +78,7 @@ def attachments_of(message: StoredMessage) -> tuple[Attachment, ...]:
 
 
 def read_attachment(path: Path) -> Attachment:
-    """Read a file or a folder; a PDF takes seconds.
+    """Read a file or a folder. A PDF takes seconds.
 
     Raises:
         InputError: it is missing, binary, too large, or nothing of it can be read.
@@ -111,7 +111,7 @@ def read_attachment(path: Path) -> Attachment:
 
 
 def _text(reader: ReaderProcess, found: FoundFile) -> str:
-    """The text of a file. Raises InputError, whose message is a reason."""
+    """The text of a file. The message of an InputError is the reason."""
     from app.importing.events import SkippedFile
     from app.importing.reader_process import ReadDocument
 
@@ -128,10 +128,10 @@ def _text(reader: ReaderProcess, found: FoundFile) -> str:
 
 
 def read_stream(stream: BinaryIO, name: str) -> Attachment:
-    """The text in `stream`, which `name` names, in any encoding that an import reads.
+    """The text in `stream`, in any encoding that an import reads.
 
     Raises:
-        InputError: it cannot be read, is too large, or no text.
+        InputError: it cannot be read, is too large, or is not text.
     """
     # Imported here: a question without files needs no readers.
     from app.importing.encodings import decode

@@ -1,8 +1,7 @@
-"""Citations: which passages of imported texts an answer was given, as stored with the answer.
+"""Citations: the passages of imported texts that an answer was given, as stored with the answer.
 
-Owns the record of a citation and how a stored one is read, and finds the passage again. Only places
-and a digest are stored, never text: what was deleted from the library cannot be read here either.
-Refuses to know how citations are displayed.
+Only places and a digest are stored, never text, so that what was deleted from the library cannot be
+read here either.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from datastores.library.library import Library
 from datastores.passages.chunks import Chunk, Passage
 
 CITATIONS_KEY = "citations"
-"""Of the citations among an answer's stored figures; an empty list: nothing relevant was found."""
+"""The key of the citations among an answer's figures; the list is empty if nothing was relevant."""
 TOO_LONG_KEY = "passage_too_long"
-"""Stored with an answer if there was a relevant passage, but not even the best fitted."""
+"""Stored with an answer if not even the best relevant passage fitted."""
 
 NO_PASSAGE = "No passage of your imports matches."
 PASSAGE_TOO_LONG = (
@@ -31,11 +30,10 @@ PASSAGE_TOO_LONG = (
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A passage that stood in the context of an answer.
+    """A passage in the context of an answer.
 
     Attributes:
-        import_path: the path that was imported.
-        file: the file it is in: `import_path` itself, or a name within it.
+        file: the file it is in: the name of `import_path` itself, or a name within it.
         part: number of the document's part (a chat's message), from 0.
         first_line, last_line: its lines in that part, counted from 1.
         digest: of its heading and content, in hexadecimal.
@@ -50,13 +48,13 @@ class Citation:
 
     @property
     def path(self) -> Path:
-        """The file on disk, as far as it is still there."""
+        """The file on disk, which may be gone."""
         import_path = Path(self.import_path)
         return import_path if import_path.name == self.file else import_path / self.file
 
     @property
     def place(self) -> str:
-        """Path and line, as editors and terminals understand them. Hostile until sanitised."""
+        """Path and line, as editors and terminals understand them; not sanitised."""
         return f"{self.path}:{self.first_line}"
 
 
@@ -120,11 +118,11 @@ def _stored(record: object) -> Citation | None:
 
 @dataclass(frozen=True, slots=True)
 class CitedText:
-    """What the library has of a cited passage now.
+    """A cited passage as it is now.
 
     Attributes:
-        chunk: the passage, or what is in its place; None if it is no longer imported.
-        changed: whether the text was changed since the answer.
+        chunk: the passage, or what replaced it; None if it is no longer imported.
+        changed: whether the text changed since the answer.
     """
 
     chunk: Chunk | None
@@ -132,7 +130,7 @@ class CitedText:
 
 
 def read_cited(locations: Locations, citations: Sequence[Citation]) -> list[CitedText]:
-    """The text of each citation, as far as it is still imported. Call it in a thread.
+    """The text of each citation, if it is still imported. Call it in a thread.
 
     Raises:
         StoreError: a store cannot be read.
@@ -148,7 +146,7 @@ def read_cited(locations: Locations, citations: Sequence[Citation]) -> list[Cite
 
 
 def _cited(cited: Citation, present: Sequence[Passage]) -> CitedText:
-    """The passage among those of its file; failing that, the one at its lines now."""
+    """The passage among those of its file, or else the one now at its lines."""
     in_part = [passage.chunk for passage in present if passage.part == cited.part]
     for chunk in in_part:
         if chunk.digest.hex() == cited.digest:

@@ -1,7 +1,6 @@
-"""How much of the model's context a chat takes, and would take with the question being written.
+"""How much of the model's context a chat takes, with and without the question being written.
 
-Pure functions over stored messages and a tokenizer, for a thread beside the screen's: they take no
-lock of the model. `app.conversation.generation` decides what is sent in the end.
+Pure functions over stored messages and a tokenizer, which take no lock of the model.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ContextUse:
-    """Tokens of a chat with its next question, and how many the model looks back on."""
+    """Tokens of a chat with its next question, and the model's context length."""
 
     tokens: int
     limit: int
@@ -37,8 +36,8 @@ class ContextUse:
 def thread_tokens(vocabulary: Vocabulary, system: str, thread: Sequence[StoredMessage]) -> int:
     """Tokens in the context after the last message of `thread`.
 
-    They are known from the last answer, if this tokenizer's model gave it; else they are counted.
-    Its reasoning, if it has one, is not shown to the model again.
+    The figures of the last answer give them if it has this tokenizer; else they are counted.
+    Reasoning is not shown to the model again, and does not count.
     """
     last = thread[-1] if thread else None
     if last is not None and last.tokenizer == vocabulary.fingerprint:

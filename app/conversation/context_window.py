@@ -1,16 +1,14 @@
-"""Which messages of a chat the model is shown, and in which form.
+"""Which messages of a chat the model sees, and in which form.
 
-An earlier answer is shown without its reasoning, as chat templates expect and models are trained.
+Earlier answers are shown without their reasoning, as chat templates expect and models are trained.
 
-Owns where the shown part begins, too. When it no longer fits, the oldest turns are dropped as one
-block, down to `KEPT_SHARE` of the room, and the boundary then stays where it is until the rest has
-grown full: so most prompts begin as the last one did, and the KV cache keeps what it has read. The
-boundary is stored with each answer (`WINDOW_KEY`), so that older messages are not even read from
-the disk for the next question.
+When a chat no longer fits, the oldest turns are dropped as one block, down to `KEPT_SHARE` of the
+room, and the boundary stays there until the rest has filled up, so that most prompts begin like the
+previous one and reuse the KV cache. The boundary is stored with each answer (`WINDOW_KEY`), so that
+older messages are not even read from disk for the next question.
 
-A prompt is rendered once or twice for a question, however long the chat: what fits is estimated
-from the tokens of each message, newest first, and no further back than the window reaches.
-Refuses to know how prompts are rendered and where chats are stored.
+A prompt is rendered once or twice per question, however long the chat: what fits is estimated from
+the tokens of each message, newest first.
 """
 
 from __future__ import annotations
@@ -30,27 +28,27 @@ from engines.target import Vocabulary
 ANSWER_SHARE = 0.25
 """Share of the context that stays free for the answer when old turns are dropped."""
 KEPT_SHARE = 0.25
-"""Of the room for the prompt, what is kept when old turns are dropped; the last turn in any case.
+"""Share of the room for the prompt that is kept when old turns are dropped; the last turn is always
+kept.
 
-The kept part is read again once for every time that the other part fills up with new turns: with
-one quarter, every third token is read twice at most, and of prompts on average half as many tokens
-as with one half. It is also all that the first question in a long restored chat has to wait for:
-1,800 tokens with a context of 8,192, or about five long turns."""
+The kept part is prefilled again each time: with a quarter, at most every third token is read twice.
+It is also what the first question in a long restored chat waits for: 1,800 tokens with a context of
+8,192, or about five long turns."""
 ESTIMATE_SLACK = 1.25
-"""A chat whose estimate exceeds the room by this factor is not rendered to find out."""
+"""A chat whose estimate exceeds the room by this factor is not rendered to make sure."""
 MESSAGE_TOKENS = 4
-"""What a chat template adds to a message, about."""
+"""About the number of tokens that a chat template adds to a message."""
 WINDOW_KEY = "window"
 """The key of `Boundary` among an answer's stored figures; absent where nothing was dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """Where the shown part of a chat begins.
+    """Where the part of a chat that the model sees begins.
 
     Attributes:
-        dropped: how many of the oldest messages are left out, the system prompt not counted.
-        context: tokens of the context it was chosen for; another one is filled anew.
+        dropped: number of oldest messages left out, the system prompt not counted.
+        context: context length that it was chosen for; it is not kept for another one.
     """
 
     dropped: int = 0
@@ -58,18 +56,17 @@ class Boundary:
 
 
 WHOLE_CHAT = Boundary()
-"""Nothing is left out."""
 
 
 def read_window(
     history: HistoryReader, engine: Engine, message: int, answer: int | None
 ) -> tuple[list[StoredMessage], Boundary]:
-    """The path to `message` without what was left out when `answer` was given, and how much was.
+    """The path to `message` from the boundary of `answer` on, and that boundary.
 
-    The whole path where `engine` cannot keep that boundary: the rest may fit.
+    The whole path if `engine` cannot keep the boundary, as all of it may fit.
 
     Args:
-        answer: on the path, or just behind it; None for none.
+        answer: on the path, or following it; None for none.
 
     Raises:
         InputError, StoreError: it cannot be read.
@@ -83,7 +80,7 @@ def read_window(
 
 
 def _boundary(engine: Engine, answer: StoredMessage) -> Boundary:
-    """The boundary at which `answer` was given, if `engine` can keep it."""
+    """The boundary stored with `answer`, if `engine` can keep it."""
     stored = answer.statistics.get(WINDOW_KEY)
     if answer.model != engine.target.fingerprint or not isinstance(stored, Mapping):
         return WHOLE_CHAT
@@ -96,7 +93,7 @@ def _boundary(engine: Engine, answer: StoredMessage) -> Boundary:
 def shown_messages(
     vocabulary: Vocabulary, system: str, thread: Sequence[StoredMessage]
 ) -> list[Message]:
-    """A stored thread as model input, behind the prompt `system` unless that is empty."""
+    """A stored thread as model input, after the system prompt `system` unless that is empty."""
     return [*system_prompt(system), *(_shown(vocabulary, message) for message in thread)]
 
 
@@ -106,7 +103,7 @@ def system_prompt(text: str) -> list[Message]:
 
 
 def _shown(vocabulary: Vocabulary, message: StoredMessage) -> Message:
-    """A message with its stored token ids, if they are of this tokenizer and all are shown."""
+    """A message, with its stored token ids if they are this tokenizer's and none is hidden."""
     if message.role == records.ASSISTANT:
         split = split_reasoning(message.content)
         if split.marked:
@@ -117,7 +114,7 @@ def _shown(vocabulary: Vocabulary, message: StoredMessage) -> Message:
 
 def blocks(engine: Engine, messages: Sequence[Message]) -> Iterator[list[Message]]:
     """`messages` in parts of whole turns that fit into the context, by estimate, each with the
-    system prompt: a long chat is rendered in parts, since templates may take quadratic time."""
+    system prompt; rendering a long chat at once may take quadratic time."""
     system = [message for message in messages[:1] if message.role == records.SYSTEM]
     part, used = list(system), 0
     for message in messages[len(system) :]:
@@ -133,13 +130,13 @@ def blocks(engine: Engine, messages: Sequence[Message]) -> Iterator[list[Message
 
 
 def message_tokens(vocabulary: Vocabulary, message: Message) -> int:
-    """About how many tokens of a prompt a message takes."""
+    """About the number of tokens of a message in a prompt."""
     tokens = message.tokens or vocabulary.encode(message.content)
     return len(tokens) + MESSAGE_TOKENS
 
 
 def max_prompt_tokens(engine: Engine, limit: int) -> int:
-    """Tokens of a prompt that leaves a quarter of the context, or `limit`, for the answer."""
+    """Longest prompt that leaves `ANSWER_SHARE` of the context, or `limit`, for the answer."""
     context = engine.target.context_length
     return context - min(limit, int(context * ANSWER_SHARE))
 
@@ -147,12 +144,11 @@ def max_prompt_tokens(engine: Engine, limit: int) -> int:
 def fit(
     engine: Engine, messages: Sequence[Message], limit: int, written: int = 0
 ) -> tuple[list[int], int]:
-    """The prompt's token ids, and how many of the oldest messages had to be dropped for it.
+    """The prompt's token ids, and the number of oldest messages dropped to make it fit.
 
-    The system prompt is kept, and so are notes before the last message. Whole turns are dropped,
-    oldest first, if the prompt has more than `max_prompt_tokens`. An answer of which `written`
-    tokens are there goes on behind the prompt it began with, and behind a shorter one once it has
-    filled the rest of the context.
+    Whole turns are dropped, oldest first, if the prompt has more than `max_prompt_tokens`; the
+    system prompt and notes before the last message are kept. An answer with `written` tokens
+    continues after the prompt it began with, or after a shorter one once the context is full.
 
     Raises:
         ContextOverflowError: nothing is left to drop.
@@ -172,7 +168,7 @@ def fit(
 
 
 class _Window:
-    """The end of a chat that is shown: its system prompt, and the messages from a turn on."""
+    """Prompts of a chat's system prompt and its messages from some turn on."""
 
     def __init__(self, engine: Engine, messages: Sequence[Message]) -> None:
         self._engine = engine
@@ -183,8 +179,8 @@ class _Window:
         self._counts: dict[int, int] = {}
 
     def shorten(self, length: int, start: int) -> tuple[list[int], int]:
-        """The prompt from message `start` on, or from a later one for it to have `length` tokens
-        if that helps; and from which one."""
+        """The prompt from message `start` on, or from a later one if it has more than `length`
+        tokens; and the first message in it."""
         start = self._turn(start)
         if start >= self._first(int(length * ESTIMATE_SLACK)):
             tokens = self._render(start)
@@ -201,7 +197,7 @@ class _Window:
             room = room * room // len(tokens)  # the estimate was too low
 
     def _first(self, room: int) -> int:
-        """The first turn from which on the prompt has `room` tokens, by estimate."""
+        """The first turn from which the prompt has at most `room` tokens, by estimate."""
         first, used = self._last, self._used(self._last)
         for index in range(self._last - 1, -1, -1):
             used += self._count(index)
@@ -212,7 +208,7 @@ class _Window:
         return first
 
     def _used(self, start: int) -> int:
-        """The tokens of the prompt from message `start` on, by estimate."""
+        """Estimated tokens of the prompt from message `start` on."""
         system = sum(message_tokens(self._engine.vocabulary, message) for message in self._system)
         return system + sum(map(self._count, range(start, len(self._thread))))
 
@@ -239,13 +235,10 @@ class _Window:
 
 
 def require_fit(engine: Engine, messages: Sequence[Message], *, attached: bool = False) -> None:
-    """Check that `messages`, of which none can be dropped, leave space for an answer.
-
-    Args:
-        attached: whether files are part of the question.
+    """Check that `messages`, of which none can be dropped, leave room for an answer.
 
     Raises:
-        ContextOverflowError: by how many tokens they do not, and what would help.
+        ContextOverflowError: they do not; with files `attached`, it advises to remove one.
     """
     length = len(engine.render(messages))
     if length > engine.target.context_length - 1:
@@ -253,7 +246,8 @@ def require_fit(engine: Engine, messages: Sequence[Message], *, attached: bool =
 
 
 def overflow(engine: Engine, length: int, way_out: str = "shorten it") -> ContextOverflowError:
-    """The error for a prompt of `length` tokens; `context` is not worth raising beyond training."""
+    """The error for a prompt of `length` tokens; it advises a longer context up to that of
+    training."""
     context, trained = engine.target.context_length, engine.trained_context
     if trained > context:
         or_else = f", or raise `context` in the settings (this model allows {trained:,})"

@@ -1,9 +1,7 @@
 """Continuing a stopped answer: which of its tokens are kept, and how both parts become one.
 
-Owns which answers can be continued, that they keep the settings they began with, and that the
-figures and origins of both parts are those of one answer. The noise of sampling is keyed by the
-offset in the answer and the prompt is the same, so the text is that of an answer that was never
-stopped.
+A continued answer keeps the settings it began with. As the sampling noise is keyed by the offset in
+the answer and the prompt is the same, its text is that of an answer that was never stopped.
 """
 
 from __future__ import annotations
@@ -30,13 +28,7 @@ NO_TOKENS = "this answer was stored without its tokens: regenerate it"
 
 @dataclass(frozen=True, slots=True)
 class PartialAnswer:
-    """What is written of an answer.
-
-    Attributes:
-        tokens: of the answer so far.
-        pieces: their text.
-        figures: stored with it.
-    """
+    """The beginning of an answer: its tokens, their text, and the figures stored with it."""
 
     tokens: tuple[int, ...] = ()
     pieces: tuple[Piece, ...] = ()
@@ -44,38 +36,37 @@ class PartialAnswer:
 
     @property
     def text(self) -> str:
-        """What is written."""
+        """The text so far."""
         return "".join(piece.text for piece in self.pieces)
 
     def sampling(self, default: Sampling) -> Sampling:
-        """The settings it began with; `default` for one that was stored without them.
+        """The settings it began with; `default` if none are stored.
 
         Raises:
-            InputError: what is stored is invalid.
+            InputError: the stored settings are invalid.
         """
         stored = self.figures.get(SAMPLING_KEY)
         return with_overrides(default, stored if isinstance(stored, dict) else {}, "this answer")
 
     def with_citations(self, figures: dict[str, object]) -> dict[str, object]:
-        """`figures` of the whole answer, with the passages that its beginning was given."""
+        """`figures` of the whole answer, with the citations of its beginning."""
         begun, added = self.figures.get(CITATIONS_KEY), figures.get(CITATIONS_KEY)
         if not isinstance(begun, list):
             return figures
-        new = [one for one in added if one not in begun] if isinstance(added, list) else []
+        new = [cited for cited in added if cited not in begun] if isinstance(added, list) else []
         return {**figures, CITATIONS_KEY: [*begun, *new]}
 
 
 NOTHING_WRITTEN = PartialAnswer()
-"""What every other answer goes on from."""
 
 
 def partial_answer(
     answer: StoredMessage, engine: Engine, stride: int = 1, sequences: Sequence[str] = ()
 ) -> PartialAnswer:
-    """What `engine` goes on from: the first tokens of `answer`, a multiple of `stride`.
+    """The part of `answer` that `engine` continues: a multiple of `stride` tokens.
 
     Args:
-        sequences: texts that end it; the beginning of one at its end is not shown yet.
+        sequences: stop sequences; if one may begin at the end, that text is held back.
 
     Raises:
         InputError: another model wrote it, or its tokens are not known.
@@ -93,10 +84,8 @@ def partial_answer(
 
 
 def _pieces(stored: str, runs: object, text: str) -> tuple[Piece, ...]:
-    """`text`, attributed as the `stored` text is, from which its end may differ.
-
-    A character that was incomplete is replaced in the stored text; the tokens still have it.
-    """
+    """`text`, attributed like the `stored` text, from which its end may differ: an incomplete
+    character is replaced in the stored text, but not in the tokens."""
     pairs = enumerate(zip(stored, text, strict=False))
     left = next((at for at, (one, other) in pairs if one != other), min(len(stored), len(text)))
     known: Sequence[Piece] = attributed_pieces(stored, runs) if isinstance(runs, list) else ()

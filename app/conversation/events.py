@@ -1,9 +1,8 @@
 """One conversation turn as data: the events that answer a question.
 
 Events come in order: `Resumed`, `Retrieved` or `Interpolated`, `Dropped`, `Prefilling`, `Wrote`,
-`Remarked`, `Finished`; in iterative retrieval, `Retrieved` and `Speculated` come between the
-`Wrote`, too. Their text is raw model output and hostile until `app.sanitise` has cleaned it, which
-is up to whoever displays it.
+`Remarked`, `Finished`; in iterative retrieval, `Retrieved` and `Speculated` also come between the
+`Wrote`. Their text is raw model output; whoever displays it passes it through `app.sanitise`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from engines.ralm.events import RalmStatistics
 from engines.step import Step
 
 MIN_PREFILL_TOKENS = 256
-"""Progress is shown where at least so many tokens are read."""
+"""Progress is shown for prefills of at least this many tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +28,15 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """Imported texts were searched; `passages` go before the question, none if none is relevant.
+    """Imported texts were searched; the relevant `passages` go before the question.
 
-    In iterative retrieval it comes again, with all passages so far, whenever there is a new one and
-    at the end.
+    In iterative retrieval it comes again, with all passages so far, for every new one and at the
+    end.
 
     Attributes:
-        unindexed: imported texts that could not be searched yet.
-        requested: whether the chat or the question asks for them; else it need not be said that
-            none is relevant.
-        too_long: whether there are relevant ones, of which not even the best fits into the context.
+        unindexed: number of imported texts that are not indexed yet.
+        requested: whether the chat asks for passages, so that their absence is shown.
+        too_long: whether not even the best relevant passage fits into the context.
     """
 
     passages: tuple[FoundPassage, ...]
@@ -56,9 +54,9 @@ class Speculated:
 
 @dataclass(frozen=True, slots=True)
 class Interpolated:
-    """The answer is worded like the imported texts, of which so many `states` are encoded.
+    """KNN-LM uses a datastore of `states` entries from the imported texts.
 
-    None are: the model answers alone. It comes again at the end, with the figures.
+    Without any, the model answers alone. It comes again at the end, with the figures.
     """
 
     states: int
@@ -82,7 +80,7 @@ class Prefilling:
 
 @dataclass(frozen=True, slots=True)
 class Wrote:
-    """One forward pass produced text. Control tokens have none, so `pieces` may be empty."""
+    """One step produced text. Control tokens have none, so `pieces` may be empty."""
 
     pieces: tuple[Piece, ...]
     step: Step
@@ -91,7 +89,7 @@ class Wrote:
 
 @dataclass(frozen=True, slots=True)
 class Remarked:
-    """What the person should know of the answer, in a sentence; it comes before `Finished`."""
+    """A sentence about the answer for the person; it comes before `Finished`."""
 
     text: str
 

@@ -11,13 +11,11 @@ The JSON holds everything, one chat a line:
 `messages` is the whole tree with all versions, in the order in which they were begun: `id` counts
 from 1 within the chat, `parent` is the id of the previous message or null, and `active` is the id
 of the message at which the chat is open, or null in an empty chat. `tokens` are the exact ids of
-the tokenizer whose fingerprint is `tokenizer`. `attachments` says where the files that go with a
-message are in its `content`: {"name", "size", "files", "start", "end"}, in bytes and characters; a
-message without files has none. Times are seconds since 1970, UTC.
+the tokenizer whose fingerprint is `tokenizer`. `attachments` locates the attached files in a
+message's `content`: {"name", "size", "files", "start", "end"}, in bytes and characters; it is
+absent without files. Times are seconds since 1970, UTC.
 
 The Markdown is the open thread.
-
-Owns both formats and how such a file is named and written. Refuses to know who asked for it.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ from datastores.storage.files import write_atomic
 from engines.chat_template.reasoning import split_reasoning
 
 STEM_LENGTH = 60
-"""Characters of a file name made of a title, without its ending."""
+"""Longest file name made of a title, without its suffix."""
 
 
 def write_whole(path: Path, pieces: Iterable[str], *, overwrite: bool = False) -> None:
@@ -126,13 +124,13 @@ def chat_record(chat: Chat, messages: Sequence[StoredMessage]) -> dict[str, Any]
 
 
 def is_empty_answer(message: StoredMessage) -> bool:
-    """Whether it is an answer that was stopped, or failed, before its first word."""
+    """Whether it is an answer that was stopped or failed before its first word."""
     ended_early = message.finish in (STREAMING, INTERRUPTED, FAILED)
     return message.role == ASSISTANT and not message.content and ended_early
 
 
 def _without_empty_answers(messages: Sequence[StoredMessage]) -> list[StoredMessage]:
-    """A tree without the empty answers that nothing follows."""
+    """A tree without empty answers that have no children."""
     kept: list[StoredMessage] = []
     followed: set[int | None] = set()
     for message in reversed(messages):
@@ -177,7 +175,7 @@ def as_markdown(history: HistoryReader, chats: Sequence[Chat]) -> Iterator[str]:
 
 
 def _text(message: StoredMessage) -> Iterator[str]:
-    """What was written; the reasoning before an answer is folded where HTML is shown."""
+    """The text; the reasoning before an answer is folded where HTML is rendered."""
     if message.role != ASSISTANT:
         yield f"{_with_closed_fence(question_of(message))}\n\n"
         return
@@ -199,7 +197,7 @@ def _citations(citations: Sequence[Citation]) -> Iterator[str]:
 
 
 def _heading(message: StoredMessage, versions: Sequence[int]) -> str:
-    """Who speaks, and what a reader should know about the message."""
+    """The speaker, the version, and how an unfinished answer ended."""
     notes = []
     if versions:
         notes.append(f"version {versions.index(message.id) + 1} of {len(versions)}")
@@ -212,7 +210,7 @@ def _heading(message: StoredMessage, versions: Sequence[int]) -> str:
 
 
 def _with_closed_fence(text: str) -> str:
-    """`text` with an open code block closed, so that it does not include what follows."""
+    """`text` with an open code block closed."""
     fence = ""
     for line in text.splitlines():
         found = _FENCE.match(line)

@@ -1,8 +1,7 @@
-"""Answers a list of messages through the one decode loop: messages in, events out, no history.
+"""Answers a list of messages through the decode loop: messages in, events out, nothing stored.
 
-Prefills the prompt, decodes, and turns tokens into text. The
-interface, `specchat ask` and the benchmarks all generate through here. Refuses to know where chats
-are stored and how text is displayed.
+Prefills the prompt, decodes, and turns tokens into text, for the interface, `specchat ask` and the
+benchmarks alike.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ FINISH_INTERRUPTED = "interrupted"
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """What is to be written.
+    """What to generate.
 
     Attributes:
         messages: the last of them is answered.
         end: where the answer ends.
-        written: the tokens of the answer so far. It goes on behind them as if it had never been
-            stopped, up to the next multiple of its longest.
-        dropped: how many older messages of the chat are not among them.
+        written: tokens already generated. Generation resumes after them, up to the next multiple of
+            the longest answer.
+        dropped: number of older messages of the chat that are left out.
     """
 
     messages: Sequence[Message]
@@ -57,9 +56,8 @@ def generate(
 ) -> Generator[Event]:
     """Answer `request`; ends with `Finished`.
 
-    Holds the model's lock until it ends. `statistics` is filled in along the way. Setting `stop`
-    ends the answer at the next step, with finish `interrupted`; closing the generator ends it
-    without a last event.
+    Holds the model's lock and updates `statistics` until it ends. Setting `stop` ends the answer at
+    the next step, with finish `interrupted`; closing the generator ends it without a last event.
 
     Raises:
         ContextOverflowError: the last message alone does not fit into the context.
@@ -91,7 +89,7 @@ def generate(
                     statistics.compare(step, status)
                     last = bool(step.finish) or stop.is_set()
                     yield Wrote(stream.pieces(step, last=last), step, status)
-                    # What is held back comes with one more step.
+                    # Text that is held back needs one more step.
                     interrupted = stop.is_set() and not stream.holds
                     finish = step.finish or (FINISH_INTERRUPTED if interrupted else "")
                     if finish:
@@ -101,7 +99,7 @@ def generate(
 
 
 def load_state(engine: Engine, prompt: Sequence[int]) -> Generator[Event]:
-    """Load what is saved of `prompt` into the target's cache."""
+    """Load the saved KV state of the beginning of `prompt`, if there is one."""
     if engine.states is not None:
         for done in engine.states.load(prompt):
             yield Prefilling(done, len(prompt))
@@ -125,11 +123,10 @@ def _decode(engine: Engine, request: GenerationRequest, statistics: Statistics) 
 def stop_criteria(
     engine: Engine, limit: int, sequences: Sequence[str], written: Sequence[int] = ()
 ) -> StopCriteria:
-    """An answer ends as the model wants, after `limit` tokens, with one of `sequences`, or where it
-    loops.
+    """Stop at a stop token, after `limit` tokens, at one of `sequences`, or in a loop.
 
     Args:
-        written: tokens of the answer so far; one that ended in a loop may go on for another.
+        written: tokens of the answer so far; a loop at their end does not end it again.
     """
     found = StopSequences(sequences, marked_piece(engine.vocabulary))
     text = token_text(engine.vocabulary)
@@ -150,11 +147,11 @@ def stop_criteria(
 class TextStream:
     """Turns tokens into text; the bytes of an incomplete character wait for its last token.
 
-    Control tokens have no text but those that mark reasoning. Where the prompt ends with such a
+    Of control tokens, only those that mark reasoning have text. If the prompt ends with such a
     mark, the text begins with it.
 
     Attributes:
-        begun: the text of the tokens that were written before.
+        begun: the text of the tokens already `written`.
     """
 
     def __init__(
@@ -164,8 +161,7 @@ class TextStream:
         sequences: Sequence[str] = (),
         prompt: Sequence[int] = (),
     ) -> None:
-        """The tokens follow the `prompt` and those that are `written`, and end before one of
-        `sequences`."""
+        """Continue after `prompt` and `written`; the text ends before one of `sequences`."""
         self._piece = marked_piece(engine.vocabulary)
         self._opening = "" if written else prompt_opening(engine.vocabulary, prompt)
         self._decoder = getincrementaldecoder("utf-8")("replace")
@@ -175,7 +171,7 @@ class TextStream:
 
     @property
     def holds(self) -> bool:
-        """Whether text is held back that may begin a stop sequence."""
+        """Whether text that may begin a stop sequence is held back."""
         return self._held.holds
 
     def pieces(self, step: Step, *, last: bool = False) -> tuple[Piece, ...]:
@@ -184,7 +180,7 @@ class TextStream:
         Invalid UTF-8 becomes U+FFFD, and so does an incomplete character at the end of the answer.
 
         Args:
-            last: no step follows, though this one may not end the answer.
+            last: no step follows, even if this one does not end the answer.
         """
         final = len(step.tokens) - 1
         pieces: list[Piece] = []

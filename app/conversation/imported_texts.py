@@ -1,8 +1,6 @@
 """Answering from imported texts: the passages that go before a question, and in which form.
 
-Owns how many passages fit, how they are marked as material for the model, and what earlier answers
-taught of retrieving while one is written. Refuses to know how passages are ranked and stored
-(`app.indexing.passage_index`) and how they are cited (`citations.py`).
+`app.indexing.passage_index` stores and ranks passages; `citations.py` cites them.
 """
 
 from __future__ import annotations
@@ -37,12 +35,11 @@ from engines.retrieval.word_index import WordIndex
 from engines.target import Vocabulary
 
 HEADER, EXCERPTS_HEADER = "Notes:", "Notes that {fit}:"
-"""As the embedded model is trained: a system message of this and the passages' own text, or what is
-kept of it."""
+"""Begins the system message with the passages, as in the embedded model's training."""
 MAX_CONTEXT_SHARE = 0.25
-"""Of the context, for passages."""
+"""Share of the context for passages."""
 MAX_STRIDE = 4
-"""Strides written before they are verified, at most: the text waits on the screen for that long."""
+"""Most strides generated before they are verified: the screen does not show them until then."""
 
 
 class ImportedTexts:
@@ -59,10 +56,11 @@ class ImportedTexts:
         embedding: PassageEmbedding | None = None,
         load_question_model: Callable[[], QuestionModel | None] = lambda: None,
     ) -> None:
-        """Args:
-        embedding: searches them by meaning, too; None for words alone.
-        load_question_model: what orders the best of them, None for their words alone; called
-            with the first question.
+        """Search by meaning too if `embedding` is given.
+
+        Args:
+            load_question_model: called with the first question; its model reranks the best
+                passages, None leaves the ranking by words.
         """
         self.locations = locations
         self.embedding = embedding
@@ -80,13 +78,13 @@ class ImportedTexts:
         locations: Locations,
         report: Callable[[SpecchatError], object] = lambda error: None,
     ) -> ImportedTexts:
-        """The texts as they are indexed now; see `app.indexing.passage_index.update`.
+        """The texts as indexed by `app.indexing.passage_index`.
 
         Args:
-            report: takes what keeps a model from being used.
+            report: takes errors that prevent the use of a model.
 
         Raises:
-            InputError: the settings file is not understood.
+            InputError: the settings file is invalid.
         """
         setting = load_config(locations.settings).embedding
         library, passages = Library.open(locations.library), open_passages(locations)
@@ -108,8 +106,8 @@ class ImportedTexts:
                 self.embedding.close()
 
     def knowledge_base(self, import_path: str = "") -> KnowledgeBase:
-        """The passages for iterative retrieval, ranked by meaning if the person has a model that
-        all of them are embedded with, else by their words.
+        """The passages for iterative retrieval, ranked by meaning if all of them are embedded with
+        a model that the person chose, else by their words.
 
         The built-in embedding model alone ranks worse than words: of 20 reworded tasks about 7,225
         tldr pages, 10 and 17 get the exact command.
@@ -132,12 +130,9 @@ class ImportedTexts:
         return TextKnowledgeBase(self._words.within(texts))
 
     def stride_scheduler(self, base: KnowledgeBase, import_path: str = "") -> OptimalStride:
-        """How far to write ahead in iterative retrieval, as earlier answers from such a base have
-        taught: another one is searched in another time.
+        """The scheduler of iterative retrieval from `base`, the `knowledge_base` of `import_path`.
 
-        Args:
-            base: from `knowledge_base`.
-            import_path: as there.
+        Its estimates carry over between answers, for each kind of base, as search times differ.
         """
         return self._stride_schedulers[type(base), import_path]
 
@@ -145,16 +140,12 @@ class ImportedTexts:
         return self.embedding.retriever(texts) if self.embedding is not None else None
 
     def texts(self, import_path: str = "") -> frozenset[bytes]:
-        """The keys of the texts imported from the path `import_path`; of all if it is empty."""
+        """The keys of the texts imported from `import_path`; of all if it is empty."""
         texts = self._library.import_texts()
         return frozenset(key for path, key in texts if not import_path or path == import_path)
 
     def locate(self, passage: Passage, import_path: str = "") -> FoundPassage | None:
-        """Where a passage was imported from; None if it was forgotten meanwhile.
-
-        Args:
-            import_path: as for `knowledge_base`.
-        """
+        """Where a passage was imported from; None if it was forgotten meanwhile."""
         return locate(self._library, ScoredPassage(passage, 0.0), import_path)
 
     @property
@@ -164,7 +155,7 @@ class ImportedTexts:
 
     @property
     def unindexed(self) -> int:
-        """Texts that were imported just now and cannot be found yet."""
+        """Number of imported texts that are not indexed yet."""
         return max(0, self._library.text_count - self._passages.text_count)
 
     def relevant(
@@ -182,10 +173,10 @@ class ImportedTexts:
 
         Args:
             import_path: only passages imported from this path; empty for all.
-            items: list items to keep of them; 0 for all. See `app.indexing.passage_index.find`.
+            items: number of list items to keep; 0 for all. See `app.indexing.passage_index.find`.
 
         Raises:
-            ModelError: the model of questions cannot evaluate them.
+            ModelError: the question model cannot evaluate them.
         """
         found = find(
             self._library,
@@ -211,7 +202,7 @@ class ImportedTexts:
 def load_question_model(
     path: Path, report: Callable[[SpecchatError], object]
 ) -> QuestionModel | None:
-    """The model at `path`; None, reported, if it cannot be loaded: texts are found without it."""
+    """The model at `path`; None, with the error reported, if it cannot be loaded."""
     from engines.llama.question_model import LlamaQuestionModel
 
     try:
@@ -231,7 +222,7 @@ def with_notes(
 ) -> list[Message]:
     """`messages` with the passages before the last one, which is the question.
 
-    What precedes them keeps its tokens, so the KV cache of the chat so far is reused.
+    The chat before them keeps its tokens, and so its KV cache.
     """
     if not passages:
         return list(messages)
@@ -254,10 +245,10 @@ AnyPassage = TypeVar("AnyPassage", FoundPassage, Passage)
 def fitting(
     engine: Engine, messages: Sequence[Message], passages: Sequence[AnyPassage], limit: int
 ) -> tuple[AnyPassage, ...]:
-    """Those of `passages` that can go before the last of `messages`, best first.
+    """The first of `passages` that fit before the last of `messages`.
 
-    Earlier turns give way to them; the system prompt, the question and an answer of `limit` tokens
-    do not.
+    They may displace earlier turns, but not the system prompt, the question and an answer of
+    `limit` tokens.
     """
     instructed = len(messages) > 1 and messages[0].role == SYSTEM
     asked = [messages[0], messages[-1]] if instructed else [messages[-1]]

@@ -1,7 +1,6 @@
-"""Answering with passages that change while the answer is written: iterative retrieval.
+"""Answering with passages that change while the answer is generated: iterative retrieval.
 
-Owns what such an answer's prompt and queries look like, and that its text and figures come as those
-of any other answer. Refuses to know how passages are chosen (`engines.ralm`).
+Makes the prompts and queries of such an answer; `engines.ralm` chooses the passages.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ from engines.sampler import Sampling, make_sampler
 from engines.step import Step
 
 QUERY_TOKENS = 32
-"""Last tokens of question and answer that are retrieved for (RaLMSpec, section 5.1)."""
+"""Last tokens of question and answer that form a query (RaLMSpec, section 5.1)."""
 STRIDE_TOKENS = 4
-"""k: tokens written before the next retrieval (the same)."""
+"""k: tokens generated before the next retrieval (the same section)."""
 
 MakePrompt = Callable[[Passage | None], Sequence[int]]
-"""A passage, or none → the token ids of the prompt with it."""
+"""The token ids of the prompt with a passage, or with none."""
 
 
 def generate_iteratively(
@@ -51,13 +50,13 @@ def generate_iteratively(
     stop: Flag,
     import_path: str = "",
 ) -> Generator[Event]:
-    """Answer `request`, each few tokens from the passage that is the best for them.
+    """Answer `request`, each stride of tokens from the best passage for it.
 
-    As `app.conversation.generation.generate`, whose events and errors it has, with `Retrieved` for
-    every new passage and `Speculated` for every stride. Text comes once its passage is confirmed.
+    Like `app.conversation.generation.generate`, with `Retrieved` for every new passage and
+    `Speculated` for every stride. Text comes once its passage is confirmed.
 
     Args:
-        import_path: the import to which retrieval is limited; empty for all.
+        import_path: the only import that is searched; empty for all.
     """
     limit, written = request.end.max_tokens, request.written
     with engine.busy:
@@ -86,7 +85,7 @@ def generate_iteratively(
 
 
 class IterativeAnswer:
-    """An answer in progress; `passages` are those it was written from so far."""
+    """An answer in progress; `passages` are those it has used so far."""
 
     def __init__(
         self,
@@ -107,7 +106,7 @@ class IterativeAnswer:
         self._stream = stream
 
     def strides(self, request: RalmRequest) -> Generator[ConfirmedStride]:
-        """RaLMSpec with prefetching, OS3, hidden verification, and drafts across strides."""
+        """RaLMSpec with prefetching, OS3, asynchronous verification, and drafts across strides."""
         engine = self._engine
         writer = StrideWriter(
             engine.target, engine.drafters, engine.budget, request, across=bool(engine.drafters)
@@ -117,7 +116,7 @@ class IterativeAnswer:
         return SpeculativeRalm(writer, base, request, scheduler, self._figures).write()
 
     def events(self, stride: ConfirmedStride, prompt: MakePrompt) -> Generator[Event]:
-        """What a confirmed stride adds; a passage that does not fit the prompt is not cited."""
+        """The events of a confirmed stride; a passage that does not fit is not cited."""
         passage = stride.passage
         read = passage is not None and prompt(passage) != prompt(None)
         if passage is not None and read and passage.id not in self._known and stride.steps:
@@ -143,10 +142,9 @@ def count_step(
     *,
     last: bool = False,
 ) -> Wrote:
-    """Count a step that came after it was decoded; its event.
+    """Count a confirmed step of an answer that began at `started`, by `perf_counter`.
 
     Args:
-        started: when the answer was, by `perf_counter`.
         last: no step follows.
     """
     if not statistics.tokens:
@@ -164,10 +162,10 @@ def make_request(
     stop: StopCriteria,
     limit: int = 0,
 ) -> RalmRequest:
-    """The last of `messages`, to be answered with one passage before it at a time.
+    """A request to answer the last of `messages`, with one passage at a time before it.
 
     Args:
-        limit: of an answer, for which its prompts leave space; 0: that of `stop`.
+        limit: longest answer that prompts leave room for; 0 for that of `stop`.
     """
     return RalmRequest(
         prompt=_prompts(engine, messages, limit or stop.limit),
@@ -180,7 +178,7 @@ def make_request(
 
 
 def _prompts(engine: Engine, messages: Sequence[Message], limit: int) -> MakePrompt:
-    """A passage → the prompt with it, if it fits; each is rendered once."""
+    """Makes the prompt with a passage, if it fits; each is rendered once."""
     rendered: dict[int | None, list[int]] = {}
 
     def prompt(passage: Passage | None) -> Sequence[int]:
@@ -195,7 +193,7 @@ def _prompts(engine: Engine, messages: Sequence[Message], limit: int) -> MakePro
 
 
 def _queries(engine: Engine, question: str) -> Callable[[Sequence[int]], str]:
-    """An answer so far → the text of the last tokens of question and answer."""
+    """Makes the text of the last tokens of the question and the answer so far."""
     asked = engine.vocabulary.encode(question)
 
     def query(answer: Sequence[int]) -> str:

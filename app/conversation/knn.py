@@ -1,8 +1,6 @@
-"""Answering in the words of the imported texts: KNN-LM over the states in which they were read.
+"""Answering in the words of the imported texts: KNN-LM over the model's states in them.
 
-Owns which states count, how much, and that the text and figures of such an answer come as those of
-any other. Refuses to know how states are searched (`datastores.dense`) and how the distribution is
-made of them (`engines.ralm.knn_lm`).
+`datastores.dense` searches the states and `engines.ralm.knn_lm` makes a distribution of them.
 """
 
 from __future__ import annotations
@@ -43,18 +41,18 @@ if TYPE_CHECKING:
 
 INTERPOLATION = Interpolation()
 MIN_SPECULATED = 50_000
-"""States from which on searches are put off: fewer are searched in half a millisecond."""
+"""Fewer states are searched for each pass, in half a millisecond."""
 MAX_STRIDE = 16
-"""Tokens drawn before they are verified, at most: the text waits on the screen for that long."""
+"""Most tokens drawn before they are verified: the screen does not show them until then."""
 
 
 def imported_states(engine: Engine, imports: ImportedTexts, import_path: str) -> FlatKeys | None:
-    """The states of the imported texts, as far as they are encoded; None if none is.
+    """The states of the imported texts that are encoded; None if none is.
 
     Opens the dense index of `engine` if no drafter has.
 
     Args:
-        import_path: the import to which that is limited; empty for all.
+        import_path: the only import that is used; empty for all.
 
     Raises:
         StoreError: a store cannot be read.
@@ -79,10 +77,9 @@ def generate_with_neighbours(
     statistics: Statistics,
     stop: Flag,
 ) -> Generator[Event]:
-    """Answer `request` from the model and from what followed similar `states`.
+    """Answer `request` from the model and from the tokens that followed similar `states`.
 
-    As `app.conversation.generation.generate`, whose events and errors it has, with `Interpolated`
-    at both ends.
+    Like `app.conversation.generation.generate`, with `Interpolated` at both ends.
     """
     limit, sequences = request.end.max_tokens, request.end.stop
     with engine.busy:
@@ -92,7 +89,7 @@ def generate_with_neighbours(
         yield Interpolated(len(states))
         if dropped := dropped + request.dropped:
             yield Dropped(dropped)
-        # What such a pass costs, search included, is not learned for other answers.
+        # A copy, as the cost of such a pass includes its search and is no measure for others.
         engine = replace(engine, budget=deepcopy(engine.budget))
         ralm = RalmRequest(
             prompt=lambda _: prompt,
@@ -119,7 +116,7 @@ class KnnAnswer:
         self.figures = RalmStatistics()
         self._states = states
         self._request = request
-        # A target that cannot be rewound cannot take back a wrong token.
+        # A wrong token can only be rolled back on a target that can be rewound.
         rewinds = engine.target.rollback_rows == engine.target.max_rows
         self._speculates = rewinds and len(states) >= MIN_SPECULATED
         self._target = InterpolatedTarget(
@@ -130,7 +127,7 @@ class KnnAnswer:
         )
 
     def steps(self) -> Generator[Step]:
-        """RaLMSpec with OS3; one search for each pass where that is as fast."""
+        """RaLMSpec with OS3, or one search for each pass where that is as fast."""
         if not self._speculates:
             return write_sequentially(self.writer, self._target, self.figures)
         return SpeculativeKnn(

@@ -1,11 +1,9 @@
 """What a command leaves out of the question it answers: sizes, times, numbers, names and actions.
 
-The embedded model puts the values of a question into a command, and now and then into a slot of
-another kind, or nowhere: "files bigger than 100MB" became `find -mtime -100`. Whether a value
-stands in a command, where its kind belongs, can be told from the two texts. What cannot be told is
-taken for right: a line that is often wrong is soon read no longer.
-
-Pure functions. Knows no model.
+The embedded model sometimes puts a value of the question into the wrong slot of a command, or
+leaves it out: "files bigger than 100MB" became `find -mtime -100`. Comparing the two texts shows
+whether each value is where its kind belongs. Doubtful cases count as right, since people ignore a
+warning that is often wrong.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ _NAME = re.compile(
     r"|\d{1,3}(?:\.\d{1,3}){3})\b|(?<=\s)\.[a-z]\w{1,4}(?= files?\b)"
 )
 _KINDS = re.compile(r"(?i)\.?(?:tar(?:\.\w+)?|e\.g|i\.e|\w+\.(?:js|net|io|com|org)|and/or)")
-"""What looks like the name of a file, and is a kind of thing."""
+"""Words that look like file names but are kinds of things."""
 _NUMBER = re.compile(r"(?<![\w.,/:*@~+-])\d+(?![\w/:@-]|[.,]\d)")
 _ACTION = re.compile(
     r"\b(?:and|then|,)(?: then)? ((?P<delete>delete|remove|erase)|(?P<copy>copy)"
@@ -48,16 +46,16 @@ _ACTION = re.compile(
     r"|(?P<kill>kill)) (?:them|it|those|these|all)\b",
     re.IGNORECASE,
 )
-"""What else is to be done with what was found."""
+"""A further action on what was found."""
 _TASK = re.compile(
     r"(?:^|(?<=[.!?] ))(?:how (?:do|can|to|would|should) (?:i |you |we )?|please |can you )?"
     r"(?P<task>(?P<delete>delete|remove|erase)|(?P<copy>copy)|(?P<move>move|rename)"
     r"|(?P<compress>compress|zip)|(?P<count>count)|(?P<kill>kill))\b",
     re.IGNORECASE,
 )
-"""What the whole question asks for."""
+"""The action that the whole question asks for."""
 _LISTS = re.compile(r"\s*(?:sudo )?(?:find|fd|ls|locate|plocate|tree|du|ps|pgrep|lsof)\s.*")
-"""A command that shows what there is and, by itself, does nothing with it."""
+"""A command that only lists."""
 _ACTIONS = {
     "delete": r"\brm|-delete|unlink|remove|prune|delete|purge|trash|shred|\bdel\b|/d\b| -[dD]\b",
     "copy": r"\bcp\b|rsync|scp|install|copy|clip",
@@ -67,7 +65,7 @@ _ACTIONS = {
     "sort": r"sort|-\w*[tSU]\b|order",
     "kill": r"kill|stop",
 }
-"""Commands and options that do it."""
+"""Commands and options that perform each action."""
 _SLOT = re.compile(
     r"(?P<sign>[+-]?)(?P<number>\d+(?:\.\d+)?)(?P<unit>[a-zA-Z]*)"
     r"(?: (?P<word>sec|min|hour|day|week|month|year)\w*)?"
@@ -83,8 +81,7 @@ def remark(question: str, answer: str) -> str:
 
 
 def left_out(question: str, answer: str) -> list[str]:
-    """The parts of `question`, as they were asked for, that no command of `answer` has; none where
-    there is no command in it."""
+    """The parts of `question` that no command of `answer` has; none if it has no command."""
     code = "\n".join(_FENCE.findall(answer))
     return list(dict.fromkeys(_left_out(question, code))) if code.strip() else []
 
@@ -103,11 +100,11 @@ def _left_out(question: str, code: str) -> Iterator[str]:
             if not is_met(match, code):
                 part = match.groupdict().get("task") or match[0]
                 yield part.removeprefix("and ").strip(" ,")
-        question = pattern.sub(" ", question)  # what is a size is no number besides
+        question = pattern.sub(" ", question)  # a size is not also a number
 
 
 def _has_size(match: re.Match[str], code: str) -> bool:
-    """Whether a number of `code` is the size, in whatever unit, and on the right side."""
+    """Whether a number of `code` is the size, in any unit, with the right sign."""
     unit = "kmgt".index((match["unit"] or match["letter"]).lower()) + 1
     sizes = {float(match["number"]) * base**unit for base in (1000, 1024)}
     # As in `dd bs=1M count=100`.
@@ -121,7 +118,7 @@ def _has_size(match: re.Match[str], code: str) -> bool:
 
 
 def _has_time(match: re.Match[str], code: str) -> bool:
-    """Whether a number of `code` is the time, in whatever unit, and on the right side."""
+    """Whether a number of `code` is the time, in any unit, with the right sign."""
     number = float(match["number"])
     seconds = number * next(length for name, length in _SECONDS.items() if match[name])
 
@@ -178,6 +175,6 @@ def _has_action(match: re.Match[str], code: str) -> bool:
 
 
 def _may_have_task(match: re.Match[str], code: str) -> bool:
-    """Whether some command of `code` does more than list, or does the task by an option."""
+    """Whether some command of `code` does more than list, or performs the task by an option."""
     lines = [line for line in code.splitlines() if line.strip()]
     return not all(map(_LISTS.fullmatch, lines)) or _has_action(match, code)

@@ -1,9 +1,9 @@
 """Keeps private chats, secrets and loops out of everything that drafts, indexes or learns.
 
-A secret (a key, a password) belongs to the transcript alone, and so does an answer that repeated
-itself until it was stopped. `datastores.corpus` already
-excludes such chats from the stores built on it; this module excludes them from drafters and
-observers in memory, and from the dense index, which records answers while they are generated.
+A secret (a key, a password) belongs to the transcript alone, and so does an answer that looped
+until it was stopped. `datastores.corpus` excludes them from the stores built on it; this module
+excludes them from drafters and observers in memory, and from the dense index, which records answers
+while they are generated.
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ from datastores.replay_buffer.writer import AnswerDetails
 from engines.chat_template.prompt_builder import Message
 
 CHAT_PREFIX = "chat:"
-"""Begins the names of chats in stores that are not made from the corpus."""
 TEXT_PREFIX = "text:"
-"""Begins the names of imported texts there."""
+"""Prefixes of owners in stores that are not built from the corpus."""
 
 Offered = Callable[[], bool]
-"""Whether a chat is still there, and not private."""
+"""Whether a chat still exists and is not private."""
 
 
 class ChatIsolation:
     """Chooses the engine for a chat: the shared one, or an isolated one."""
 
     def __init__(self, engine: Engine, history: str) -> None:
-        """For the chats of the history of that name."""
+        """`history` is the history's name."""
         self._engine = engine
         self._history = history
         self._chat: int | None = None
@@ -43,14 +42,14 @@ class ChatIsolation:
     def engine(self, chat: Chat, texts: Iterable[str], *, after_loop: bool = False) -> Engine:
         """The engine that answers in `chat`, whose messages so far are `texts`.
 
-        The isolated one has no observers, and drafters of its own, so that what those remember is
-        drafted from in this chat alone and goes with it.
+        The isolated one has no observers, and drafters of its own, whose memory is used in this
+        chat alone and discarded with it.
 
         Args:
-            after_loop: whether an answer among them repeated itself until it was stopped; the dense
-                index, which would record it with what follows, then records nothing.
+            after_loop: whether one of the answers looped until it was stopped; the dense index then
+                records nothing, as it would record that answer with what follows.
         """
-        keep_answer(self._engine.observers, None)  # the last one's, if it failed
+        keep_answer(self._engine.observers, None)  # the previous one, if it failed
         if not chat.private and not any(redact(text)[1] for text in texts):
             self._chat = None
             owner = owner_of_chat(self._history, chat.id)
@@ -84,10 +83,9 @@ class ChatIsolation:
         instead if the answer holds a secret.
 
         Args:
-            cached: how many of the target's first tokens belong to the chat.
-            offered: whether the chat may still be recorded; asked later, on another thread.
-            looped: whether the answer repeated itself until it was stopped: nothing is drafted
-                from it then.
+            cached: number of tokens in the KV cache that belong to the chat.
+            offered: called later on another thread, before the chat is recorded.
+            looped: whether the answer looped until it was stopped; it is then not drafted from.
 
         Raises:
             StoreError: the dense index cannot be written.
@@ -113,8 +111,8 @@ class ChatIsolation:
 
 
 def forget_loaded(engine: Engine, owner: str) -> None:
-    """Have a loaded engine forget what it recorded under `owner`, and every drafter that remembers
-    answers all of them, since it cannot tell them apart.
+    """Make a loaded engine forget what it recorded under `owner`. Drafters that remember answers
+    forget all of them, as they cannot tell them apart.
 
     Raises:
         StoreError: a store cannot be written.
@@ -127,13 +125,13 @@ def forget_loaded(engine: Engine, owner: str) -> None:
 
 
 def owner_of_chat(history: str, chat: int) -> str:
-    """What a chat's words are filed under in stores that are not made from the corpus.
+    """The owner of a chat's texts in stores that are not built from the corpus.
 
-    With the history's name: after a damaged one was set aside, the next counts from 1 again.
+    It includes the history's name, as the history after a damaged one numbers chats from 1 again.
     """
     return f"{CHAT_PREFIX}{history}:{chat}"
 
 
 def owner_of_text(key: bytes) -> str:
-    """What an imported text, by its key in the corpus, is filed under there."""
+    """The owner of an imported text, by its key in the corpus."""
     return f"{TEXT_PREFIX}{key.hex()}"

@@ -1,7 +1,7 @@
-"""Whether a question is plainly in another language than English, which the embedded model needs.
+"""Detects questions that are clearly not in English, which the embedded model needs.
 
-By its letters, else by the small words that no sentence does without. It is asked before an answer
-is refused, so it is sure or says nothing: a few words, names and commands may be of any language.
+It looks at the script, then at function words. A positive result refuses the question, so doubtful
+ones pass: a few words, names and commands may be of any language.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ ENGLISH_ONLY = (
     " `specchat models search`"
 )
 MIN_FOREIGN_WORDS = 2
-"""Words that a question has at least, and more than small English ones, that are small ones of
-other languages, names of what a terminal deals with in these, or have an accent."""
+"""A foreign question has at least this many foreign function words, foreign terminal terms or
+accented words, and more of them than English function words."""
 
 _QUOTED = re.compile(
     r"`[^`]*`|\"[^\"]*\"|“[^“”]*”|(?<!\w)'[^']*'(?!\w)|```.*?(?:```|\Z)", re.DOTALL
@@ -72,7 +72,7 @@ _FOREIGN = frozenset(
 
 
 def is_foreign(question: str) -> bool:
-    """Whether `question` is plainly in another language than English."""
+    """Whether `question` is clearly not in English."""
     text = _QUOTED.sub(" ", unicodedata.normalize("NFC", question))
     letters = [letter for letter in text if letter.isalpha()]
     latin = sum("LATIN" in unicodedata.name(letter, "") for letter in letters)

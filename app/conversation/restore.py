@@ -2,8 +2,8 @@
 history that was set aside, as far as it can be read.
 
 The file may have been edited or made by others, so everything in it is validated; an invalid chat
-is skipped and the others are restored. A chat that is already there is left alone, so restoring
-twice is harmless, and brings back what was deleted in between.
+is skipped and the others are restored. A chat that still exists is left alone, so restoring twice
+is harmless.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from datastores.storage.salvage import is_database
 from engines.sampler import Sampling
 
 MAX_CHAT_BYTES = 2**26
-"""Reading 200 MB of one chat takes 40 s; files with a question are 4 MB at the most."""
+"""Reading 200 MB of one chat takes 40 s; an attachment has at most 4 MB."""
 MAX_CHAT_MEMORY_BYTES = 3 * 2**28
-"""What reading a chat may take: the values of JSON take up to thirty times its bytes."""
+"""Values of JSON take up to thirty times its bytes in memory."""
 MAX_SHOWN_VERSION = 20
-"""Characters of a version that is not ours."""
+"""Longest unknown version that a message shows."""
 MAX_TOKEN = 2**32 - 1
 MAX_TIME = 2**37
 """Seconds since 1970: a distant time that calendars still support."""
@@ -58,7 +58,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True)
 class ExportedChat:
-    """A chat with all its messages, parents before children; ids are those of the file."""
+    """A chat with all its messages, parents before children, with the ids of the file."""
 
     chat: Chat
     messages: list[StoredMessage]
@@ -75,7 +75,7 @@ def read_export(path: Path) -> Iterator[ExportedChat | InvalidChat]:
     """The chats of a file, one at a time.
 
     Raises:
-        InputError: it cannot be read, or is not (from this point on) an export of specchat.
+        InputError: it cannot be read, or is not an export of specchat from some point on.
     """
     try:
         _require_file(path)
@@ -95,8 +95,8 @@ def read_export(path: Path) -> Iterator[ExportedChat | InvalidChat]:
 
 @contextmanager
 def _limited_memory(size: int) -> Iterator[None]:
-    """Let this process allocate at most `size` bytes beyond what it has, where the system can (not
-    Windows); more raises MemoryError."""
+    """Let this process allocate at most `size` more bytes before MemoryError; no limit on
+    Windows."""
     if sys.platform == "win32":
         yield
         return
@@ -113,7 +113,7 @@ def _limited_memory(size: int) -> Iterator[None]:
 
 
 def _require_file(path: Path) -> None:
-    """Raise InputError for a pipe or a device: opening it waits, and it cannot be read twice."""
+    """Raise InputError for a pipe or a device, which would block and cannot be read twice."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise InputError("it is not a file: save the export to one first")
 
@@ -180,7 +180,7 @@ def _chat(record: Any) -> Chat:
 
 
 def _docs(record: Any) -> str:
-    """Exports of earlier versions have none."""
+    """The mode of imported texts; exports of earlier versions have none."""
     docs = _field({DOCS: "", **record}, DOCS, str)
     return require_docs_mode(docs, DOCS) if docs else docs
 
@@ -209,7 +209,7 @@ def _message(record: Any) -> StoredMessage:
 
 
 def _attachments(record: Any, length: int) -> tuple[Attached, ...]:
-    """The files of a message, in order and within its text, which has `length` characters."""
+    """The attached files, in order and within the message's `length` characters."""
     files, end = [], 0
     for item in _field(record, "attachments", list) if "attachments" in record else ():
         numbers = {key: _field(item, key, int) for key in ("size", "files", "start", "end")}
@@ -244,8 +244,8 @@ class RestoreReport:
     """The outcome for the chats of a file.
 
     Attributes:
-        restored, present: chats restored, and chats that were already there.
-        flaws: what is wrong with the others, one sentence each.
+        present: number of chats that already existed.
+        flaws: a sentence for each of the others.
     """
 
     restored: int = 0
@@ -257,8 +257,8 @@ def restore(path: Path, history: History) -> RestoreReport:
     """Restore the chats of the file.
 
     Raises:
-        InputError: it cannot be read, is not an export, or holds no chats; damage after
-            some chats were read is a flaw.
+        InputError: it cannot be read, is not an export, or holds no chats; damage after the first
+            chats is a flaw.
         StoreError: the history cannot be written.
     """
     report = RestoreReport()
@@ -278,7 +278,7 @@ def restore(path: Path, history: History) -> RestoreReport:
 def _put_back(
     number: int, found: ExportedChat | InvalidChat, history: History, report: RestoreReport
 ) -> None:
-    """Restore one chat, the `number`th of the file, unless it is there."""
+    """Restore the `number`th chat of the file, unless it exists."""
     if isinstance(found, InvalidChat):
         report.flaws.append(f"chat {number}: {found.reason}")
     elif contains_chat(history, found.chat, found.messages):

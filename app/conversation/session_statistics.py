@@ -1,8 +1,8 @@
 """Figures of the session for the acceptance panel: what drafting gains, per answer and in total.
 
-An observer of events. Formats nothing and reads no clock: speeds come from the step times that
-steps report, and the time of an event is passed in. The figures of a single answer are those of
-`Statistics`, so the panel and `ask --json` agree.
+An observer of events that reads no clock: steps report their times, and the time of an event is
+passed in. The figures of a single answer are those of `Statistics`, so the panel and `ask --json`
+agree.
 """
 
 from __future__ import annotations
@@ -19,20 +19,18 @@ from engines.ralm.events import RalmStatistics
 from engines.step import Step
 
 RECENT_SECONDS = 2.5
-"""Decoding time that the current speed is averaged over while an answer is generated."""
+"""Decoding time over which the current speed is averaged while an answer is generated."""
 TREND_SECONDS = 300.0
-"""Time span of the trend."""
 TREND_BUCKETS = 10
-"""Number of intervals the trend is divided into."""
+"""Time span of the trend, and the number of intervals in it."""
 
 
 @dataclass(slots=True)
 class Throughput:
-    """Tokens, the time they took, and the time plain decoding would have taken.
+    """Tokens, their time, and the estimated time of plain decoding.
 
     Attributes:
-        steps: forward passes. plain_steps: those without a draft, and undrafted_seconds what they
-            took: what plain decoding takes was measured in the same time.
+        plain_steps, undrafted_seconds: number and time of the steps without a draft.
     """
 
     tokens: int = 0
@@ -43,13 +41,9 @@ class Throughput:
     undrafted_seconds: float = 0.0
 
     def add(self, other: Throughput, sign: int = 1) -> None:
-        """Add the figures of `other`, or take them away."""
-        self.tokens += sign * other.tokens
-        self.seconds += sign * other.seconds
-        self.plain_seconds += sign * other.plain_seconds
-        self.steps += sign * other.steps
-        self.plain_steps += sign * other.plain_steps
-        self.undrafted_seconds += sign * other.undrafted_seconds
+        """Add the figures of `other`, or subtract them with `sign` -1."""
+        for name in Throughput.__slots__:
+            setattr(self, name, getattr(self, name) + sign * getattr(other, name))
 
     @property
     def speed(self) -> float:
@@ -68,11 +62,10 @@ class Throughput:
 
     @property
     def drafted_ratio(self) -> float:
-        """Seconds for each token of steps with drafts, relative to the mean step without; 0 while
+        """Seconds per token of steps with drafts, relative to the mean step without; 0 while
         unknown.
 
-        `ratio` compares with the median step, which says nothing of the interruptions that steps
-        with drafts suffer, too.
+        `ratio` compares with the median step, which leaves out interruptions.
         """
         tokens, plain = self.tokens - self.plain_steps, self.undrafted_seconds
         drafted = self.seconds - plain
@@ -96,16 +89,17 @@ class SessionStatistics:
         answers: answers with at least one token.
         writing: whether an answer is being generated.
         answer: the statistics of the current answer, or else of the last one.
-        throughput: of `answer`; session: the throughput of all answers, and session_tokens all that
-            they have, those that came with reading the prompt included.
+        throughput: of `answer`.
+        session: of all answers.
+        session_tokens: tokens of all answers, those from prefill included.
         draft_seconds: time spent in drafters and budget for the answer.
-        retrieval: of the answer, if it retrieves while it is written; None otherwise.
-        budget_status: as of the last step; None before the first.
+        retrieval: figures of iterative retrieval in the answer, if any.
+        budget_status: after the last step.
         dense_states: states in the dense index; None if there is no index.
         draft_model: name of the draft model; empty for none.
-        draft_model_version: which version of it drafts; 0 for one that learned nothing.
-        learned_share: how much of the training in progress is done; None without one.
-        learning_waits: what the next training waits for; empty for nothing.
+        draft_model_version: 0 for the untrained one.
+        learned_share: progress of the current training; None without one.
+        learning_waits: what the next training waits for, if anything.
     """
 
     answers: int = 0
@@ -127,7 +121,7 @@ class SessionStatistics:
     _buckets: deque[TrendBucket] = field(default_factory=lambda: deque(maxlen=TREND_BUCKETS))
 
     def observe(self, event: Event, time: float) -> None:
-        """Count one event; `time` is when it came, in seconds of any monotonic clock."""
+        """Count one event at `time`, in seconds of any monotonic clock."""
         if isinstance(event, Wrote):
             self._wrote(event, time)
         elif isinstance(event, Speculated):
@@ -138,7 +132,7 @@ class SessionStatistics:
                 self.answer = event.statistics
 
     def end(self) -> None:
-        """The answer ended; its figures stay until the next one begins."""
+        """End the answer; its figures stay until the next one begins."""
         self.writing = False
 
     def reset(self) -> None:
@@ -154,15 +148,16 @@ class SessionStatistics:
 
     @property
     def shares(self) -> Mapping[str, float]:
-        """Share of the answer's tokens by origin name; the model wrote the rest alone."""
-        total = self.answer.tokens
-        counts = self.answer.by_origin
-        return {name: counts[name] / total for name in ORIGIN_NAMES.values() if counts.get(name)}
+        """Share of the answer's tokens by origin name; the rest are the target's own."""
+        return self._shares(self.answer.by_origin)
 
     @property
     def possible(self) -> Mapping[str, float]:
-        """The same, had every draft been verified that was proposed for this answer."""
-        total, counts = self.answer.tokens, self.answer.possible_by_origin
+        """The same shares if every proposed draft had been verified."""
+        return self._shares(self.answer.possible_by_origin)
+
+    def _shares(self, counts: Mapping[str, int]) -> dict[str, float]:
+        total = self.answer.tokens
         return {name: counts[name] / total for name in ORIGIN_NAMES.values() if counts.get(name)}
 
     @property

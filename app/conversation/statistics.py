@@ -1,8 +1,8 @@
-"""What one answer cost, and which drafter each part of it came from.
+"""The figures of an answer, and the draft origin of each part of its text.
 
 `Statistics` are the figures of `ask --json` and of the acceptance panel; `Provenance` attributes
-the text to drafters and is stored with the figures, as runs of (characters, origin name), the name
-empty for the model itself. Both only count: they time nothing and format nothing.
+the text to draft origins and is stored with the figures, as runs of (characters, origin name), the
+name empty for the target itself.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from engines.draft_tree import DRAFT_MODEL, ORIGIN_NAMES, DraftTree, credited
 from engines.step import Context, Proposal, Step
 
 PLAIN_SAMPLES = 5
-"""Latest steps without a draft that tell how busy the machine is."""
+"""Latest steps without a draft that measure how busy the machine is."""
 MIN_PLAIN_STEPS = 3
 """Fewer steps without a draft are no measurement."""
 MIN_STEADY_S = 0.01
-"""Shortest step that tells it right behind a drafted one: llama.cpp builds its graph anew then, in
+"""Shorter steps right after a drafted one are not measured: llama.cpp rebuilds its graph then, in
 0.65 ms."""
 
 
@@ -35,23 +35,25 @@ class Statistics:
     Attributes:
         prompt_tokens: tokens of the prompt, reused ones included.
         tokens: tokens emitted, the stop token included.
-        steps: of the loop, without the one whose token came out of prefill.
-        step_tokens: tokens that came out of those steps.
-        drafted: draft tokens verified; accepted: those that were emitted.
-        longest_drafted: draft tokens on the longest path of each verified tree: its side branches
-            exclude each other, so that more can never be accepted.
-        seconds: wall time from the request to the end; first_token_seconds: to the first token.
-        decode_seconds: wall time of the steps of the loop; target_seconds: inside the target.
-        plain_seconds: what those steps would have taken without drafts, as far as `compare` was
-            called; 0 while unknown.
+        steps: steps, without the one whose token came from prefill.
+        step_tokens: tokens emitted in those steps.
+        drafted: draft tokens verified.
+        accepted: draft tokens emitted.
+        longest_drafted: draft tokens on the longest path of each verified tree; no more can be
+            accepted, as branches exclude each other.
+        seconds: wall time from the request to the end.
+        first_token_seconds: wall time from the request to the first token.
+        decode_seconds: wall time of the steps.
+        target_seconds: part of it inside the target.
+        plain_seconds: time of those steps without drafts, estimated by `compare`; 0 while unknown.
         by_origin: tokens credited to each origin, by its stable name.
-        drafted_by_origin: the same origins' draft tokens: the longest path of each verified tree,
-            since its side branches exclude each other.
-        possible_by_origin: tokens that drafts, verified or not, would have supplied if every draft
-            had been verified, each credited to one origin.
+        drafted_by_origin: draft tokens of each origin, along the longest path of each verified
+            tree.
+        possible_by_origin: tokens that drafts would have supplied if all had been verified, each
+            credited to one origin.
         draft_model_compared: positions at which the draft model's likeliest draft, verified or not,
-            can be compared with the text that came; draft_model_matched: those at which it was
-            right.
+            can be compared with the text.
+        draft_model_matched: those at which it was right.
     """
 
     prompt_tokens: int = 0
@@ -76,7 +78,7 @@ class Statistics:
     _last_drafted: bool = False
 
     def begin(self, context: Context) -> None:
-        """Nothing to do: the caller starts a new one, or goes on counting."""
+        """Nothing to do: the caller starts a new instance, or continues to count."""
 
     def observe(self, step: Step) -> None:
         """Count one step."""
@@ -103,9 +105,10 @@ class Statistics:
         self.target_seconds += step.timings.target
 
     def _foresee(self, step: Step) -> None:
-        """Count the tokens that drafts had right, each followed until its first wrong token.
+        """Count the tokens that drafts predicted, up to the first wrong token of each.
 
-        An accepted token counts for the origin it is credited to, so that no origin has less here.
+        An accepted token counts for the origin it is credited to, so that no origin has less here
+        than in `by_origin`.
         """
         if not self._ahead:
             self._ahead = [(one.tree, 0) for one in step.proposals if not one.after]
@@ -119,10 +122,10 @@ class Statistics:
     def compare(self, step: Step, budget_status: BudgetStatus) -> float:
         """Count the seconds that `step` would have taken without drafts, and return them.
 
-        A step without a draft was plain decoding, so it is its own measurement, less the time spent
-        on deciding not to draft. For the others the budget knows what plain decoding takes; how
-        busy the machine is now, the answer's latest steps without a draft tell. A pass over fewer
-        rows takes no longer, so the step itself bounds the estimate.
+        A step without a draft is its own measurement, less the time spent on deciding not to draft.
+        For the others, the budget's measurement of plain decoding is scaled by the slowdown of the
+        answer's latest steps without a draft. The step itself bounds the estimate, as a pass over
+        fewer rows takes no longer.
         """
         if step.prefill:
             return 0.0
@@ -139,9 +142,9 @@ class Statistics:
         return seconds
 
     def after(self, earlier: Mapping[str, object]) -> Statistics:
-        """The totals of an answer that was stopped, whose figures are `earlier`, and went on.
+        """The totals of a continued answer, whose figures were `earlier` when it was stopped.
 
-        The prompt, and the time to the first token, are those of its beginning.
+        The prompt and the time to the first token are those of its beginning.
         """
         begun = _stored(earlier)
         total = replace(begun, by_origin={**begun.by_origin})
@@ -164,7 +167,7 @@ class Statistics:
                 totals[name] = totals.get(name, 0) + tokens
 
     def figures(self) -> dict[str, object]:
-        """The totals by name, as they are stored with an answer."""
+        """The totals by name, as stored with an answer."""
         return {name: getattr(self, name) for name in (*COUNTS, "by_origin", "drafted_by_origin")}
 
     @property
@@ -179,7 +182,7 @@ class Statistics:
 
     @property
     def draft_model_acceptance(self) -> float:
-        """Share of positions at which the draft model was right; 0 before one could be compared."""
+        """Share of compared positions at which the draft model was right; 0 if there is none."""
         compared = self.draft_model_compared
         return self.draft_model_matched / compared if compared else 0.0
 
@@ -229,22 +232,22 @@ def _count(totals: dict[str, int], origins: int, tokens: int) -> None:
 
 
 def _child(tree: DraftTree, row: int, token: int) -> int:
-    """The row of `token` behind `row`; 0 for none."""
+    """The child of `row` with `token`; 0 for none."""
     rows = range(row + 1, len(tree))
     return next((at for at in rows if tree.parents[at] == row and tree.tokens[at] == token), 0)
 
 
 def _levels(tree: DraftTree) -> set[tuple[int, int]]:
-    """The credited origins and the levels of `tree` on which they have a row."""
+    """The (credited origin, depth) pairs of the rows of `tree`."""
     rows = zip(tree.origins, tree.depths(), strict=True)
     return {(credited(origins), depth) for origins, depth in rows if depth}
 
 
 def compare_chain(proposal: Proposal, tokens: Sequence[int]) -> tuple[int, int]:
-    """At how many of `tokens` the likeliest path of a proposal had one, and at how many the same.
+    """The number of `tokens` compared with the likeliest path of a proposal, and of equal ones.
 
-    Counts positions up to the first difference: what is drafted behind a wrong token is for another
-    text. In a tree, the first child of a row is its likeliest.
+    Counts positions up to the first difference, as the rest was drafted for another text. In a
+    tree, the first child of a row is its likeliest.
     """
     depth = len(proposal.after)
     if tuple(tokens[:depth]) != proposal.after:
@@ -264,10 +267,9 @@ ORIGINS_KEY = "origins"
 """The key of the runs among an answer's stored figures."""
 
 STATES_KEY = "worded_from"
-"""The key of how many states of imported texts an answer was worded from; absent: none was asked
-for."""
+"""The key of the number of datastore entries that KNN-LM searched; absent without KNN-LM."""
 REMARK_KEY = "remark"
-"""The key of what to know of an answer; absent: nothing."""
+"""The key of a remark on an answer, if there is one."""
 
 _BITS: Mapping[str, int] = {"": 0, **{name: bit for bit, name in ORIGIN_NAMES.items()}}
 
@@ -281,7 +283,7 @@ class Piece:
 
 
 class Provenance:
-    """The runs of an answer in progress; neighbours of the same origin are joined."""
+    """The runs of an answer in progress; adjacent ones of the same origin are joined."""
 
     def __init__(self) -> None:
         self._runs: list[tuple[int, str]] = []

@@ -1,8 +1,7 @@
 """Stop sequences: texts at which an answer ends, cut off exactly, wherever tokens begin and end.
 
-Owns finding them in two places. `StopSequences` tells the decode loop, token by token, that one is
-complete, so nothing is accepted behind it. `HeldText` keeps back what may become one, so that none
-of it is shown or stored.
+`StopSequences` tells the decode loop when one is complete, so that nothing is accepted after it.
+`HeldText` holds back text that may become one, so that none of it is shown or stored.
 """
 
 from __future__ import annotations
@@ -17,16 +16,15 @@ Bytes = Callable[[int], bytes]
 
 
 class StopSequences:
-    """Finds the sequences in tokens; a pure function of these, since steps may be taken back."""
+    """Finds the sequences in tokens; it keeps no state, as steps may be rolled back."""
 
     def __init__(self, sequences: Sequence[str], piece: Bytes) -> None:
-        """`piece` returns the bytes of a token."""
         self._sequences = [sequence.encode() for sequence in sequences]
         self._longest = max(map(len, self._sequences), default=0)
         self._piece = piece
 
     def end_with(self, tokens: Sequence[int], start: int) -> bool:
-        """Whether the last of `tokens` completes a sequence that begins at or behind `start`."""
+        """Whether the last of `tokens` completes a sequence that begins at or after `start`."""
         last, before, at = self._piece(tokens[-1]), b"", len(tokens) - 1
         while at > start and len(before) < self._longest - 1:
             at -= 1
@@ -39,10 +37,10 @@ class StopSequences:
 
 
 class HeldText:
-    """Text on its way to the screen; its end is held back while a stop sequence may begin there.
+    """Text whose end is held back while it may begin a stop sequence.
 
     Attributes:
-        ended: whether a sequence was found: it and what follows are dropped.
+        ended: whether a sequence was found; it and what follows are dropped.
     """
 
     def __init__(self, sequences: Sequence[str]) -> None:
@@ -56,12 +54,12 @@ class HeldText:
         return bool(self._held)
 
     def begin(self, text: str) -> str:
-        """Continue after `text`; returns what of it can be shown."""
+        """Continue after `text`; returns the part that can be shown."""
         shown, self._held = _split([Piece(text, 0)], len(text) - self._possible(text))
         return "".join(piece.text for piece in shown)
 
     def release(self, piece: Piece, *, last: bool = False) -> list[Piece]:
-        """What can be shown now that `piece` has come, the `last` one or not."""
+        """The text that can be shown after `piece`; nothing is held back if it is the `last`."""
         if self.ended:
             return []
         self._held.append(piece)
@@ -77,14 +75,14 @@ class HeldText:
         return released
 
     def _possible(self, text: str) -> int:
-        """The length of the end of `text` that a sequence may begin with."""
+        """The length of the longest end of `text` that may begin a sequence."""
         return max((_begun(text, sequence) for sequence in self._sequences), default=0)
 
 
 def tokens_of(text: str, tokens: Sequence[int], piece: Bytes) -> tuple[int, ...]:
-    """The first of `tokens`, up to where `text` ends; none if that is within a token.
+    """The first of `tokens`, up to the end of `text`; none if that is within a token.
 
-    A mark of reasoning that the prompt ended with may precede their text.
+    `text` may begin with a reasoning mark that belongs to the prompt.
     """
     written = b"".join(map(piece, tokens)).decode("utf-8", "replace")
     wanted, length = text.removeprefix(added_opening(text, written)).encode(), 0
@@ -105,10 +103,10 @@ def _begun(text: str, sequence: str) -> int:
 
 
 def _split(pieces: Sequence[Piece], at: int) -> tuple[list[Piece], list[Piece]]:
-    """`pieces` before and behind `at` characters; none of them is empty."""
-    before, behind = list[Piece](), list[Piece]()
+    """`pieces` before and after the first `at` characters; none of them is empty."""
+    before, after = list[Piece](), list[Piece]()
     for piece in pieces:
         before.append(Piece(piece.text[: max(0, at)], piece.origin))
-        behind.append(Piece(piece.text[max(0, at) :], piece.origin))
+        after.append(Piece(piece.text[max(0, at) :], piece.origin))
         at -= len(piece.text)
-    return [one for one in before if one.text], [one for one in behind if one.text]
+    return [piece for piece in before if piece.text], [piece for piece in after if piece.text]

@@ -1,8 +1,7 @@
-"""Titles of chats, derived from their questions by rules, so that no model has to be asked.
+"""Titles of chats, derived from their questions by rules, without a model.
 
-A question is a good title once its courtesies are removed. If it says too little ("hi", "why?",
-"explain this"), a heading of the answer is used, or a later question that says more; never a
-sentence of the answer, which says what the model said, not what the chat is about.
+A question without its courtesies is a good title. If it says too little ("hi", "why?", "explain
+this"), a heading of the answer is used, or a later question.
 """
 
 from __future__ import annotations
@@ -14,13 +13,11 @@ from itertools import islice
 from engines.chat_template.reasoning import split_reasoning
 
 MAX_CHARACTERS_READ = 2_000
-"""Characters of a question or an answer that are considered: they can be as long as a book."""
-
+"""Characters of a question or an answer that are considered."""
 MAX_CHARACTERS = 48
-"""Of a title; the list of chats shows about thirty."""
-
+"""Longest title; the list of chats shows about thirty characters."""
 MIN_WORDS = 2
-"""Meaningful words that a title needs."""
+"""Fewest meaningful words of a title."""
 
 _COURTESY = re.compile(
     r"(?:(?:hi|hello|hey|dear \w+|good (?:morning|afternoon|evening))\b[\s,.!:]*"
@@ -37,8 +34,8 @@ _COURTESY = re.compile(
 _FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)", re.MULTILINE | re.DOTALL)
 _MARKS = re.compile(r"^[ \t]*(?:#{1,6}\s+|[-*+>]\s+|\d+[.)]\s+)+|`+")
 _EMPHASIS = re.compile(r"(?<![\w*])(\*{1,3})(?=[^\s*])([^*]+)(?<=[^\s*])\1(?![\w*])")
-"""Between asterisks; those of `*.txt` and `**kwargs` are text, and so is every underscore: who asks
-about `__init__` or `my_file` does not mean Markdown's emphasis."""
+"""Text between asterisks, without those of `*.txt` and `**kwargs`; underscores are left alone, as
+questions mention `__init__` and `my_file`."""
 _HEADING = re.compile(r"[ \t]*#{1,6}\s")
 _WORD = re.compile(r"[\w'’-]+")
 _STOP_WORDS = frozenset(
@@ -52,14 +49,14 @@ _STOP_WORDS = frozenset(
 
 
 def first_title(question: str) -> str:
-    """The title until there is an answer."""
+    """The title before there is an answer."""
     beginning = question[:MAX_CHARACTERS_READ]
     lines = [*_lines(_FENCE.sub("", beginning)), *_lines(beginning), beginning]
     return _shortened(_without_courtesies(lines[0])) if lines else ""
 
 
 def title(questions: Sequence[str], answer: str = "") -> str:
-    """The title of a chat in which the `questions` were asked, the first of them answered."""
+    """The title of a chat with `questions`, of which the first got `answer`."""
     candidates = list(map(first_title, questions))
     candidates[1:1] = [_shortened(line) for line in _headings(answer)]
     return next(filter(is_meaningful, candidates), candidates[0])

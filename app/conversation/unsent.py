@@ -1,7 +1,6 @@
-"""Unsent prompts, kept from one session to the next, by chat.
+"""Unsent prompts by chat, kept from one session to the next in a small JSON file.
 
-Owns one small JSON file beside the history. Private chats' prompts are never written to it, and
-those of deleted chats are erased with the chats.
+Callers leave out those of private chats, and erase those of deleted chats with `retain_unsent`.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ def read_unsent(path: Path) -> dict[int | None, str]:
     """The texts of the last session; none if the file is missing.
 
     Raises:
-        StoreError: it cannot be read, or was damaged. Then it is deleted: what is left of it may be
-            of chats that are deleted later.
+        StoreError: it cannot be read, or was damaged. A damaged file is deleted, as it may hold
+            texts of deleted chats.
     """
     try:
         stored = json.loads(path.read_bytes())
@@ -42,9 +41,10 @@ def read_unsent(path: Path) -> dict[int | None, str]:
 
 
 def write_unsent(path: Path, texts: UnsentTexts, *, durable: bool = True) -> None:
-    """Replace the file; without texts there is none.
+    """Replace the file, or delete it if there are no texts.
 
-    `durable`: wait until it is on the disk, which may take a moment.
+    Args:
+        durable: wait until it is on disk.
 
     Raises:
         StoreError: it cannot be written.
@@ -62,7 +62,7 @@ def write_unsent(path: Path, texts: UnsentTexts, *, durable: bool = True) -> Non
 
 
 def retain_unsent(path: Path, chats: Container[int]) -> None:
-    """Drop the texts of all other chats.
+    """Erase the texts of all chats except `chats`.
 
     Raises:
         StoreError: the file cannot be written.
