@@ -8,26 +8,23 @@ from __future__ import annotations
 import ctypes
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
 from engines.llama import native
+from engines.llama.batch import MICRO_BATCH, Batch, evaluate
 from engines.llama.checkpoint import Checkpoint
 from engines.llama.gguf import F16, KV_TYPES, Q8_0, read_metadata
 from engines.llama.recurrent_state import snapshot_count, state_bytes
 
-T = TypeVar("T")
-
 MAX_ROWS_CPU, MAX_ROWS_GPU = 32, 64
 """Rows of the widest trees. A CPU's cost grows with every row; a GPU's stays flat for longer."""
-MICRO_BATCH = 512
-"""Maximum number of rows that llama.cpp computes at once: its own default."""
 PLAIN_MICRO_BATCH = 128
 """The same for plain attention, whose scores take memory for each row. Prefill is as fast as with
 fused attention's 512 rows."""
@@ -289,6 +286,20 @@ def context_parameters(cells: int, rows: int, sequences: int, threads: int, plai
     return parameters
 
 
+def open_context(weights: Weights, parameters: Any) -> Any:
+    """A bare context over `weights`, which is freed with them.
+
+    Raises:
+        ModelError: llama.cpp cannot open it.
+    """
+    native.clear_errors()
+    handle = lib.llama_init_from_model(weights.handle, parameters)
+    if not handle:
+        raise ModelError(f"{weights.path} cannot be opened: {native.first_error()}")
+    free_with(weights, lib.llama_free, handle)
+    return handle
+
+
 def free_with(owner: object, free: Callable[[Any], object], handle: Any, *needed: object) -> None:
     """Free `handle` with `owner`, and before any of the `needed`.
 
@@ -304,66 +315,6 @@ def _free(free: Callable[[Any], object], handle: Any, _needed: tuple[object, ...
     free(handle)
 
 
-def split_into_passes(
-    items: Iterable[T], rows: Callable[[T], int], max_items: int
-) -> Iterator[list[T]]:
-    """Group `items`, in order, so that each group fits into one pass of `MICRO_BATCH` rows."""
-    group: list[T] = []
-    total = 0
-    for item in items:
-        count = rows(item)
-        if group and (len(group) == max_items or total + count > MICRO_BATCH):
-            yield group
-            group, total = [], 0
-        group.append(item)
-        total += count
-    if group:
-        yield group
-
-
-class Batch:
-    """One `llama_batch` of up to `capacity` rows, allocated once and filled through NumPy.
-
-    Every row is in sequence 0 until `place` puts it elsewhere.
-
-    Attributes:
-        token, position: int32 [capacity].
-        logits: int8 [capacity], 1 for rows whose logits and hidden state are output.
-        states: float32 [capacity, width], inputs along with the tokens; [0, 0] if there are none.
-        struct: the C struct over the same memory; `struct.n_tokens` is the width of the next pass.
-    """
-
-    def __init__(self, capacity: int, sequences: int = 1, width: int = 0) -> None:
-        self.token = np.zeros(capacity, np.int32)
-        self.position = np.zeros(capacity, np.int32)
-        self.logits = np.ones(capacity, np.int8)
-        self.states = np.zeros((capacity if width else 0, width), np.float32)
-        self._counts = np.ones(capacity, np.int32)
-        self._ids = np.zeros((capacity, sequences), np.int32)
-        row_bytes = self._ids.strides[0]
-        self._pointers = self._ids.ctypes.data + row_bytes * np.arange(capacity, dtype=np.uint64)
-        self.struct = lib.llama_batch(
-            n_tokens=0,
-            token=_pointer(self.token, ctypes.c_int32),
-            pos=_pointer(self.position, ctypes.c_int32),
-            n_seq_id=_pointer(self._counts, ctypes.c_int32),
-            seq_id=_pointer(self._pointers, ctypes.POINTER(ctypes.c_int32)),
-            logits=_pointer(self.logits, ctypes.c_int8),
-        )
-        if width:
-            address: Any = _pointer(self.states, ctypes.c_float)
-            self.struct.embd = address
-
-    def place(self, row: int, sequences: Sequence[int]) -> None:
-        """Put `row` into exactly `sequences`."""
-        self._counts[row] = len(sequences)
-        self._ids[row, : len(sequences)] = sequences
-
-
-def _pointer(array: np.ndarray, kind: type) -> object:
-    return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
-
-
 def measure_limits(context: LlamaContext, context_length: int, rows: int) -> ContextLimits:
     """What this context supports, for trees of up to `rows` rows.
 
@@ -375,7 +326,8 @@ def measure_limits(context: LlamaContext, context_length: int, rows: int) -> Con
     """
     batch = Batch(2)
     batch.position[1] = 1
-    _evaluate(context, batch, 2)
+    batch.struct.n_tokens = 2
+    evaluate(context.handle, batch, context.weights.path)
     accepted = bool(native.seq_rm(context.memory, 0, 1, native.TO_END))
     dropped = accepted and native.seq_pos_max(context.memory, 0) == 0
     native.seq_rm(context.memory, 0, 0, native.TO_END)
@@ -395,22 +347,17 @@ def _try_checkpoint(context: LlamaContext) -> tuple[bool, bool]:
         ModelError: llama.cpp cannot evaluate a token.
     """
     checkpoint, batch = Checkpoint(context.handle, context.memory), Batch(1)
+    batch.struct.n_tokens = 1
     first_logit = ctypes.c_float.from_address(native.get_logits(context.handle))
     first_logit.value = np.nan
-    _evaluate(context, batch, 1)
+    evaluate(context.handle, batch, context.weights.path)
     hidden_states = not np.isnan(first_logit.value)
     try:
         checkpoint.save(1)
     except ModelError as error:
         native.LOGGER.info("%s", error)
     batch.position[0] = 1
-    _evaluate(context, batch, 1)
+    evaluate(context.handle, batch, context.weights.path)
     restores = checkpoint.restore()
     native.seq_rm(context.memory, 0, 0, native.TO_END)
     return hidden_states, restores
-
-
-def _evaluate(context: LlamaContext, batch: Batch, rows: int) -> None:
-    batch.struct.n_tokens = rows
-    if native.decode(context.handle, batch.struct):
-        raise ModelError(f"{context.weights.path} cannot be run: {native.first_error()}")

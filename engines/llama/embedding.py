@@ -12,15 +12,8 @@ from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
 from engines.fingerprint import fingerprint
-from engines.llama import native
-from engines.llama.context import (
-    MICRO_BATCH,
-    Batch,
-    Weights,
-    context_parameters,
-    free_with,
-    split_into_passes,
-)
+from engines.llama.batch import MICRO_BATCH, Batch, evaluate, split_into_passes
+from engines.llama.context import Weights, context_parameters, open_context
 from engines.llama.gguf import check_header
 from engines.llama.model import open_fitting
 from engines.llama.probe import probe_once
@@ -110,24 +103,15 @@ class EmbeddingModel:
     def _encode(self, texts: Sequence[str]) -> Floats:
         tokens = [self._tokenize(text) for text in texts]
         with self._lock:
-            passes = split_into_passes(tokens, len, MAX_TEXTS)
+            passes = split_into_passes(tokens, MAX_TEXTS)
             vectors = [vector for part in passes for vector in self._evaluate(part)]
         return np.array(vectors, np.float32).reshape(len(texts), self.width)
 
     def _evaluate(self, texts: Sequence[list[int]]) -> Iterator[Floats]:
-        row = 0
-        for sequence, tokens in enumerate(texts):
-            for position, token in enumerate(tokens):
-                self._batch.token[row], self._batch.position[row] = token, position
-                self._batch.place(row, (sequence,))
-                row += 1
-        self._batch.struct.n_tokens = row
+        self._batch.fill(texts)
         if self._memory:
             lib.llama_memory_clear(self._memory, True)
-        native.clear_errors()
-        if native.decode(self._context, self._batch.struct):
-            raise ModelError(f"{self.path} cannot be run: {native.first_error()}")
-        native.synchronize(self._context)
+        evaluate(self._context, self._batch, self.path)
         for sequence in range(len(texts)):
             pooled = lib.llama_get_embeddings_seq(self._context, sequence)
             vector = np.ctypeslib.as_array(pooled, (self.width,)).astype(np.float32)
@@ -147,11 +131,7 @@ def _open(weights: Weights, threads: int, pooling: int) -> Any:
     """A context that pools the states of each text."""
     parameters = context_parameters(MICRO_BATCH, MICRO_BATCH, MAX_TEXTS, threads, 0)
     parameters.pooling_type = pooling
-    native.clear_errors()
-    handle = lib.llama_init_from_model(weights.handle, parameters)
-    if not handle:
-        raise ModelError(f"{weights.path} cannot be opened: {native.first_error()}")
-    free_with(weights, lib.llama_free, handle)
+    handle = open_context(weights, parameters)
     kind = lib.llama_pooling_type(handle)
     if kind == lib.LLAMA_POOLING_TYPE_NONE:
         return _open(weights, threads, lib.LLAMA_POOLING_TYPE_MEAN)

@@ -16,7 +16,8 @@ import numpy as np
 from datastores.errors import ModelError
 from engines.draft_tree import DraftTree
 from engines.llama import native
-from engines.llama.context import MICRO_BATCH, Batch, ContextLimits, LlamaContext
+from engines.llama.batch import MICRO_BATCH, Batch
+from engines.llama.context import ContextLimits, LlamaContext
 from engines.llama.threads import ThreadTuners
 from engines.target import Floats, ForwardOutput
 

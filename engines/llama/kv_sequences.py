@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from datastores.errors import ModelError
 from engines.llama import native
-from engines.llama.context import Batch, LlamaContext
+from engines.llama.batch import Batch
+from engines.llama.context import LlamaContext
 from engines.llama.forward import ForwardPass
 from engines.llama.native import TO_END
 from engines.llama.threads import MAX_TIMED_ROWS

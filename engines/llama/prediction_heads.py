@@ -33,13 +33,8 @@ from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
 from engines.llama import native
-from engines.llama.context import (
-    Batch,
-    LlamaContext,
-    Weights,
-    context_parameters,
-    free_with,
-)
+from engines.llama.batch import Batch
+from engines.llama.context import LlamaContext, Weights, context_parameters, free_with
 from engines.llama.gguf import heads_file, read_metadata
 from engines.llama.native import LOGGER, TO_END
 from engines.target import Floats

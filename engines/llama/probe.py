@@ -213,8 +213,8 @@ def _run(path: Path, kind: str) -> None:
 
 
 def _run_heads(path: Path) -> None:
-    from engines.llama import native
-    from engines.llama.context import Batch, LlamaContext
+    from engines.llama.batch import Batch, evaluate
+    from engines.llama.context import LlamaContext
     from engines.llama.prediction_heads import open_heads, open_weights
 
     context = LlamaContext(open_weights(path, 0, heads=True), CELLS, rows=2, threads=1)
@@ -223,8 +223,7 @@ def _run_heads(path: Path) -> None:
         raise ModelError(problem)
     batch = Batch(1)
     batch.struct.n_tokens = 1
-    if native.decode(context.handle, batch.struct):
-        raise ModelError(native.first_error())
+    evaluate(context.handle, batch, path)
     heads.take(0, [0])
     heads.begin([0, 0])
     heads.next_row([0, 0])

@@ -7,6 +7,7 @@ those of its training. Several texts are evaluated in one pass.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -14,16 +15,8 @@ from typing import Any
 import numpy as np
 from llama_cpp import llama_cpp as lib
 
-from datastores.errors import ModelError
-from engines.llama import native
-from engines.llama.context import (
-    MICRO_BATCH,
-    Batch,
-    Weights,
-    context_parameters,
-    free_with,
-    split_into_passes,
-)
+from engines.llama.batch import MICRO_BATCH, Batch, evaluate, split_into_passes
+from engines.llama.context import Weights, context_parameters, open_context
 from engines.llama.forward import OutputViews
 from engines.llama.gguf import check_header
 from engines.llama.threads import default_threads
@@ -36,9 +29,6 @@ MAX_TEXT_TOKENS, MAX_QUESTION_TOKENS = 128, 64
 """Longer texts and questions are cut, as training had none."""
 TEXT_FRAME = ("<|im_start|>system\n", "<|im_end|>\n<|im_start|>user\n")
 END = "<|im_end|>"
-
-Framed = tuple[list[int], int]
-"""The tokens of a text followed by the question, and the number of the question's tokens."""
 
 
 class LlamaQuestionModel:
@@ -54,7 +44,11 @@ class LlamaQuestionModel:
         check_header(path)
         self.path = path
         self._weights = Weights(path)
-        self._context = _open(self._weights, threads or default_threads())
+        parameters = context_parameters(
+            MICRO_BATCH, MICRO_BATCH, MAX_TEXTS, threads or default_threads(), plain_rows=0
+        )
+        parameters.embeddings = False
+        self._context = open_context(self._weights, parameters)
         self._memory: Any = lib.llama_get_memory(self._context)
         self._vocabulary = LlamaVocabulary(self._weights)
         before, between, end = (
@@ -72,37 +66,27 @@ class LlamaQuestionModel:
             ModelError: the model cannot evaluate them.
         """
         asked = [*self._vocabulary.encode(question)[:MAX_QUESTION_TOKENS], *self._end]
-        framed = [(self._frame(text) + asked, len(asked)) for text in texts]
+        framed = [self._frame(text) + asked for text in texts]
         with self._lock:
-            passes = split_into_passes(framed, lambda one: len(one[0]), MAX_TEXTS)
-            return [value for part in passes for value in self._evaluate(part)]
+            passes = split_into_passes(framed, MAX_TEXTS)
+            return [value for part in passes for value in self._evaluate(part, asked)]
 
     def _frame(self, text: str) -> list[int]:
         said = self._vocabulary.encode(text)[:MAX_TEXT_TOKENS]
         return [*self._before, *said, *self._between]
 
-    def _evaluate(self, texts: Sequence[Framed]) -> Iterator[float]:
-        batch, row = self._batch, 0
-        outputs: list[list[int]] = []
-        for sequence, (tokens, asked) in enumerate(texts):
-            rows = slice(row, row + len(tokens))
-            batch.token[rows], batch.position[rows] = tokens, range(len(tokens))
-            batch.logits[rows] = 0
-            batch.logits[rows.stop - asked - 1 : rows.stop - 1] = 1
-            for row in range(rows.start, rows.stop):
-                batch.place(row, (sequence,))
-            row = rows.stop
-            outputs.append(tokens[-asked:])
-        batch.struct.n_tokens = row
+    def _evaluate(self, texts: Sequence[list[int]], question: list[int]) -> Iterator[float]:
+        """For `texts`, each of which ends with `question`."""
+        batch, count = self._batch, len(question)
+        batch.fill(texts)
+        batch.logits[:] = 0
+        for end in accumulate(map(len, texts)):
+            batch.logits[end - count - 1 : end - 1] = 1
         lib.llama_memory_clear(self._memory, True)
-        native.clear_errors()
-        if native.decode(self._context, batch.struct):
-            raise ModelError(f"{self.path} cannot be run: {native.first_error()}")
-        native.synchronize(self._context)
-        logits = self._views.first(sum(map(len, outputs))).logits
-        ends = np.cumsum([len(wanted) for wanted in outputs]).tolist()
-        for wanted, end in zip(outputs, ends, strict=True):
-            yield log_likelihood(logits[end - len(wanted) : end], wanted)
+        evaluate(self._context, batch, self.path)
+        logits = self._views.first(count * len(texts)).logits
+        for rows in np.split(logits, len(texts)):
+            yield log_likelihood(rows, question)
 
 
 def log_likelihood(logits: Floats, tokens: Sequence[int]) -> float:
@@ -111,14 +95,3 @@ def log_likelihood(logits: Floats, tokens: Sequence[int]) -> float:
     sums = np.exp(logits - highest[:, None]).sum(axis=1)
     chosen = logits[np.arange(len(tokens)), tokens]
     return float((chosen - highest - np.log(sums)).sum())
-
-
-def _open(weights: Weights, threads: int) -> Any:
-    parameters = context_parameters(MICRO_BATCH, MICRO_BATCH, MAX_TEXTS, threads, 0)
-    parameters.embeddings = False
-    native.clear_errors()
-    handle = lib.llama_init_from_model(weights.handle, parameters)
-    if not handle:
-        raise ModelError(f"{weights.path} cannot be opened: {native.first_error()}")
-    free_with(weights, lib.llama_free, handle)
-    return handle

@@ -8,10 +8,10 @@ the prompt. Each stride of k tokens is written by the one decode loop, with its 
           │                       │                                ▲
           ├── RaLMSeq (`sequential`): search, write a stride, confirm it ────┤
           │                       │                                │
-          └── RaLMSpec (`speculative`): guess from the answer's cache        │
-              (`cache`), write s strides ahead (`scheduler`: s), verify      │
-              their queries in one batch (`verification`), roll back at the  │
-              first wrong guess, confirm the rest ───────────────────────────┘
+          └── RaLMSpec (`speculative`): guess from the answer's cache,       │
+              write s strides ahead (`scheduler`: s), verify their queries   │
+              in one batch (`verification`), roll back at the first wrong    │
+              guess, confirm the rest ───────────────────────────────────────┘
 
 The text equals that of RaLMSeq token for token: a stride is confirmed only once the passage that it
 was written under is known to be the best for its query.
