@@ -82,6 +82,27 @@ WEAK_SHARE = 0.5
 which estimates need in order to learn."""
 
 
+@dataclass(frozen=True, slots=True)
+class PlanInputs:
+    """What all plans of one step are made from.
+
+    Attributes:
+        table: V by number of rows.
+        rate: λ, in tokens per second.
+        limit: most rows, the root excluded.
+    """
+
+    context: Context
+    target: Target
+    table: list[float]
+    rate: float
+    limit: int
+
+    def consult(self, drafter: Drafter) -> Proposal:
+        """The proposal of `drafter` at the root."""
+        return consult(drafter, self.context, self.limit, self.target.vocabulary_size)
+
+
 @dataclass(slots=True)
 class Plan:
     """A merged draft, its rows in order of P, and the budget's choice among them.
@@ -137,33 +158,35 @@ class AdaptiveBudget:
             self._since_plain, self._consulting = 0, False
             return root_only(context.root), ()
         self._since_plain += 1
-        table, vocabulary = self._costs.table(length), target.vocabulary_size
+        table = self._costs.table(length)
         rate = self._rate(table[1])
         limit = min(room - 1, self._limit(table, rate))
         context.row_price = rate * (table[limit + 1] - table[1]) / limit
+        inputs = PlanInputs(context, target, table, rate, limit)
         ranked = sorted(drafters, key=lambda drafter: self._backoffs[drafter.name].seconds)
-        ready, proposals, slow = self._consult(ranked, context, limit, vocabulary, rate)
-        self._consulting = self._worth_planning(proposals, bool(slow), context, table, limit, rate)
+        ready, proposals, slow = self._consult(ranked, inputs)
+        self._consulting = self._worth_planning(proposals, bool(slow), inputs)
         if not self._consulting:
             for proposal in proposals:
                 self._record_use(proposal, 0.0, proposal.seconds, rate)
             return root_only(context.root), tuple(proposals)
         started = perf_counter()
         merged = merge(context.root, proposals, context.temperature)
-        plan = self._plan(merged, table, limit, target)
+        plan = self._plan(merged, inputs)
         self._record_utilities(plan, proposals, perf_counter() - started)
         for drafter in slow:
             backoff = self._in_situation(drafter, _expected(plan))
             if backoff.should_consult():
-                proposals.append(consult(drafter, context, limit, vocabulary))
+                proposals.append(inputs.consult(drafter))
                 ready.append(drafter)
-                plan = self._extend(merged, plan, proposals[-1], backoff, table, limit, target)
+                plan = self._extend(merged, plan, proposals[-1], backoff, inputs)
         if len(merged.tree) == 1:
             return root_only(context.root), tuple(proposals)
         rows = plan.order[: plan.chosen]
-        added = self._second_round.propose(ready, context, merged, rows, limit, vocabulary)
+        size = target.vocabulary_size
+        added = self._second_round.propose(ready, context, merged, rows, limit, size)
         if added:
-            plan = self._continue(merged, plan, added, table, limit, target)
+            plan = self._continue(merged, plan, added, inputs)
         self._calibration.add_pending(merged)
         likely = sum(plan.paths[row] >= LIKELY_PATH for row in plan.order)
         self._reach = max(self._reach * REACH_DECAY, 2.0 * likely + 4.0)
@@ -171,12 +194,7 @@ class AdaptiveBudget:
         return prune(plan.tree, plan.order[: plan.chosen]), (*proposals, *added)
 
     def _consult(
-        self,
-        ranked: Sequence[Drafter],
-        context: Context,
-        limit: int,
-        vocabulary: int,
-        rate: float,
+        self, ranked: Sequence[Drafter], inputs: PlanInputs
     ) -> tuple[list[Drafter], list[Proposal], list[Drafter]]:
         """Consult those of the `ranked` drafters, cheapest first, that are worth it at this step.
 
@@ -187,7 +205,7 @@ class AdaptiveBudget:
         proposals: list[Proposal] = []
         expected = 0.0
         for number, drafter in enumerate(ranked):
-            tokens = rate * self._backoffs[drafter.name].seconds
+            tokens = inputs.rate * self._backoffs[drafter.name].seconds
             if tokens > SLOW_TOKENS:
                 return ready, proposals, list(ranked[number:])
             if tokens > FREE_TOKENS:
@@ -195,20 +213,14 @@ class AdaptiveBudget:
                 if not backoff.should_consult():
                     continue
                 self._asked[drafter.name] = backoff
-            proposal = consult(drafter, context, limit, vocabulary)
+            proposal = inputs.consult(drafter)
             ready.append(drafter)
             proposals.append(proposal)
             expected = max(expected, _promised(proposal))
         return ready, proposals, []
 
     def _worth_planning(
-        self,
-        proposals: Sequence[Proposal],
-        more: bool,
-        context: Context,
-        table: Sequence[float],
-        limit: int,
-        rate: float,
+        self, proposals: Sequence[Proposal], more: bool, inputs: PlanInputs
     ) -> bool:
         """Whether to merge, estimate and choose: either some first token may pay, or it is time to
         try weak ones, or the slow drafters if there are `more`.
@@ -216,11 +228,12 @@ class AdaptiveBudget:
         The required gain of a row is its cost in the draft in which rows are cheapest: a second row
         may cost more than it can bring, and sixteen less.
         """
-        cheapest = min((table[rows] - table[1]) / (rows - 1) for rows in range(2, limit + 2))
-        needed = WEAK_SHARE * MARGIN * rate * cheapest
+        table, widths = inputs.table, range(2, inputs.limit + 2)
+        cheapest = min((table[rows] - table[1]) / (rows - 1) for rows in widths)
+        needed = WEAK_SHARE * MARGIN * inputs.rate * cheapest
         drafts = [proposal for proposal in proposals if len(proposal.tree) > 1]
         for proposal in drafts:
-            if self._calibration.best_first(proposal, context.temperature) >= needed:
+            if self._calibration.best_first(proposal, inputs.context.temperature) >= needed:
                 return True
         return bool(drafts or more) and self._drafting.should_consult()
 
@@ -243,25 +256,22 @@ class AdaptiveBudget:
         plan: Plan,
         proposal: Proposal,
         backoff: DrafterBackoff,
-        table: list[float],
-        limit: int,
-        target: Target,
+        inputs: PlanInputs,
     ) -> Plan:
         """The plan with a slow drafter's proposal. The recorded gain is how much better the new
         plan is than the old one, both estimated with the proposal."""
-        started, rate, gain = perf_counter(), self._rate(table[1]), 0.0
+        started, gain = perf_counter(), 0.0
         if len(proposal.tree) > 1:
             graft(merged, proposal)
             rows = plan.order[: plan.chosen]
-            plan = self._plan(merged, table, limit, target)
+            plan = self._plan(merged, inputs)
             gains = [plan.paths[row] for row in rows]
-            priced = with_reevaluations(
-                table, gains, target.rollback_rows, self._costs.reevaluation
+            gain = (
+                plan.value - sum(gains) + inputs.rate * self._priced(gains, inputs)[len(rows) + 1]
             )
-            gain = plan.value - sum(gains) + rate * priced[len(rows) + 1]
         seconds = proposal.seconds + perf_counter() - started
         for one in (backoff, self._backoffs[proposal.drafter]):
-            one.record(gain, seconds, rate)
+            one.record(gain, seconds, inputs.rate)
         return plan
 
     def top_tokens_needed(self, drafters: Sequence[Drafter]) -> int:
@@ -322,33 +332,26 @@ class AdaptiveBudget:
         paying = (rows for rows in range(most, 2, -1) if rate * (table[rows] - table[1]) < rows - 1)
         return next(paying, 2) - 1
 
-    def _plan(
-        self,
-        merged: MergedDraft,
-        table: list[float],
-        limit: int,
-        target: Target,
-    ) -> Plan:
-        rate = self._rate(table[1])
+    def _plan(self, merged: MergedDraft, inputs: PlanInputs) -> Plan:
+        rate, table = inputs.rate, inputs.table
         if len(merged.tree) == 1:
             return Plan(merged.tree, [], [1.0], 0, -rate * table[1], table)
         paths = self._calibration.estimate(merged)
-        order = by_probability(merged.tree, paths, target.chains_only)[:limit]
+        order = by_probability(merged.tree, paths, inputs.target.chains_only)[: inputs.limit]
         gains = [paths[row] for row in order]
-        priced = with_reevaluations(table, gains, target.rollback_rows, self._costs.reevaluation)
+        priced = self._priced(gains, inputs)
         chosen = choose_count(gains, priced, rate)
         chosen = affordable(chosen, gains, priced, self._limiter)
         value = sum(gains[:chosen]) - rate * priced[chosen + 1]
         return Plan(merged.tree, order, paths, chosen, value, priced)
 
+    def _priced(self, gains: Sequence[float], inputs: PlanInputs) -> Sequence[float]:
+        """V by number of rows, with the re-evaluations to expect of rows with these gains."""
+        rollback_rows = inputs.target.rollback_rows
+        return with_reevaluations(inputs.table, gains, rollback_rows, self._costs.reevaluation)
+
     def _continue(
-        self,
-        merged: MergedDraft,
-        plan: Plan,
-        added: Sequence[Proposal],
-        table: list[float],
-        limit: int,
-        target: Target,
+        self, merged: MergedDraft, plan: Plan, added: Sequence[Proposal], inputs: PlanInputs
     ) -> Plan:
         """The plan with the second round's proposals, whose gain is recorded."""
         started = perf_counter()
@@ -356,10 +359,10 @@ class AdaptiveBudget:
         for proposal in added:
             graft(merged, proposal)
         if len(merged.tree) > size:
-            plan = self._plan(merged, table, limit, target)
+            plan = self._plan(merged, inputs)
         rows = {row: plan.paths[row] for row in plan.order[: plan.chosen] if row >= size}
-        gain, rate = plan.value - before, self._rate(table[1])
-        self._second_round.record(added, merged, rows, gain, perf_counter() - started, rate)
+        gain, planning = plan.value - before, perf_counter() - started
+        self._second_round.record(added, merged, rows, gain, planning, inputs.rate)
         return plan
 
     def _probe_rows(self, table: list[float], available: int) -> int:
