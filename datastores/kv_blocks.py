@@ -133,16 +133,13 @@ class KvBlocks:
         found: list[KvBlock] = []
         parent, start = ROOT, 0
         while True:
+            rest = ids[start:]
             shared = {
-                common_prefix(block.tokens.tolist(), ids[start:]): block
+                count: block
                 for block in self._headers(children.get(parent, ()))
+                for count in [common_prefix(block.tokens.tolist(), rest)]
+                if not whole or count == len(block.tokens) < len(rest)
             }
-            if whole:
-                shared = {
-                    count: block
-                    for count, block in shared.items()
-                    if count == len(block.tokens) and start + count < len(ids)
-                }
             best = max(shared, default=0)
             if not best:
                 return found

@@ -30,9 +30,9 @@ from datastores.crest.counting import TokenText, count_strings, joined
 from datastores.crest.format import (
     CHECK_SHIFT,
     CHILDREN_FOLLOW,
-    MARK_BITS,
     MIN_AMBIGUOUS_COUNT,
     hash_columns,
+    place,
     spell,
 )
 from datastores.crest.selection import MAX_CONTINUATION
@@ -285,9 +285,9 @@ def _by_page(own: OwnStrings, tier: BaseTier) -> Iterator[tuple[int, _Ngrams]]:
     pages: dict[int, _Ngrams] = {}
     for length in range(1, tier.longest + 1):
         for index, value in enumerate(own.hashes(length).tolist()):
-            page = pages.setdefault((value >> MARK_BITS) % tier.pages, {})
-            ngram = (length, index, value >> CHECK_SHIFT)
-            page.setdefault(value & (1 << MARK_BITS) - 1, []).append(ngram)
+            number, mark = place(value, tier.pages)
+            page = pages.setdefault(number, {})
+            page.setdefault(mark, []).append((length, index, value >> CHECK_SHIFT))
     yield from sorted(pages.items())
 
 

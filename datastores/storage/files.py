@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from time import time
+from typing import Any
 
 import psutil
 from filelock import FileLock, Timeout
@@ -28,25 +29,11 @@ def write_atomic(
     Raises:
         OSError: the file cannot be written; nothing is left of the new one.
     """
-    _drop_abandoned(path)
-    with NamedTemporaryFile(
-        "w",
-        encoding="utf-8",
-        newline=newline,
-        dir=path.parent,
-        prefix=_unfinished(path),
-        delete=False,
-    ) as file:
-        try:
-            file.writelines(pieces)
-            file.flush()
-            os.fsync(file.fileno())
-            file.close()
-            os.chmod(file.name, mode)
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+    with _replacement(path, "w", encoding="utf-8", newline=newline) as file:
+        file.writelines(pieces)
+        file.flush()
+        os.fsync(file.fileno())
+        os.chmod(file.name, mode)
 
 
 def write_bytes_atomic(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
@@ -56,10 +43,18 @@ def write_bytes_atomic(path: Path, pieces: Iterable[bytes | memoryview]) -> None
     Raises:
         OSError: the file cannot be written; nothing is left of the new one.
     """
+    with _replacement(path, "wb") as file:
+        file.writelines(pieces)
+
+
+@contextmanager
+def _replacement(path: Path, mode: str, **options: Any) -> Iterator[Any]:
+    """A temporary file that replaces `path` at the end of `with`, or is deleted after an error."""
     _drop_abandoned(path)
-    with NamedTemporaryFile(dir=path.parent, prefix=_unfinished(path), delete=False) as file:
+    prefix = _unfinished(path)
+    with NamedTemporaryFile(mode, dir=path.parent, prefix=prefix, delete=False, **options) as file:
         try:
-            file.writelines(pieces)
+            yield file
             file.close()
             os.replace(file.name, path)
         except BaseException:

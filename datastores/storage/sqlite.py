@@ -378,7 +378,7 @@ def _database(connection: sqlite3.Connection) -> Database:
 
 def _configure(connection: sqlite3.Connection) -> None:
     # One damaged byte of a text must not make its row unreadable.
-    connection.text_factory = _decoded
+    connection.text_factory = lambda text: text.decode("utf-8", "replace")
     # Triggers call these, which some builds of SQLite reject by default.
     add_functions(connection)
     connection.execute("PRAGMA trusted_schema = ON")
@@ -386,10 +386,6 @@ def _configure(connection: sqlite3.Connection) -> None:
     # Deleted content must not remain in the file, nor in a temporary one.
     connection.execute("PRAGMA secure_delete = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
-
-
-def _decoded(text: bytes) -> str:
-    return text.decode("utf-8", "replace")
 
 
 def _convert(db: Database, schema: Schema) -> None:

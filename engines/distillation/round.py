@@ -130,6 +130,12 @@ class _Round:
         self._last_removal = buffer.last_removal
         self._parent_identity = versions.current_identity
         self._parent = _parent(versions, buffer)
+        # Ids of the last records that the current version learned from and that any round has seen.
+        self._seen = self._parent.last_record if self._parent else 0
+        last = versions.last_attempt()
+        known = last is not None and last.buffer == buffer.identity
+        self._attempted = last.last_record if last and known else 0
+        self._fruitless = last.fruitless if last and known else 0
         self._start = versions.file(self._parent.number) if self._parent else None
 
     def run(self) -> Generator[TrainingStep, None, tuple[Version | None, str]]:
@@ -141,7 +147,7 @@ class _Round:
             few = f"{split.arrived} new answers are too few to learn from: {MIN_NEW} are needed"
             return None, few + left_out
         if reason := refusal(split.held_out):
-            self._note(split, None, reason + left_out, self._fruitless())
+            self._note(split, None, reason + left_out, self._fruitless)
             return None, reason + left_out
         # Measured first: the current version must still be for this target, and load.
         before = self._trainee.measure(self._start, split)
@@ -149,7 +155,7 @@ class _Round:
         version, reason = self._publish(trainer, split, before)
         self._checkpoint(split).unlink(missing_ok=True)
         if reason != PARENT_GONE:  # else the next round learns the same again
-            self._note(split, version, reason, 0 if version else self._fruitless() + 1)
+            self._note(split, version, reason, 0 if version else self._fruitless + 1)
         return version, reason
 
     def _note(
@@ -158,11 +164,6 @@ class _Round:
         """Record the attempt, so that the next one waits for new answers."""
         number, buffer = version.number if version else 0, self._buffer.identity
         self._versions.note(Attempt(time(), buffer, split.last_record, number, reason, fruitless))
-
-    def _fruitless(self) -> int:
-        """Number of consecutive rounds up to now that trained and published nothing."""
-        attempt = self._known_attempt()
-        return attempt.fruitless if attempt else 0
 
     def _publish(
         self, trainer: Trainer, split: TrainingSplit, before: Quality
@@ -190,9 +191,8 @@ class _Round:
         """Divide the buffer's records; of new ones, the latest are kept."""
         records = list(self._trainee.records(self._buffer))
         sides = split(records)
-        seen = self._seen()
-        new = [record for record in sides.learned if record.id > seen][-MAX_NEW:]
-        known = [record for record in sides.learned if record.id <= seen]
+        new = [record for record in sides.learned if record.id > self._seen][-MAX_NEW:]
+        known = [record for record in sides.learned if record.id <= self._seen]
         held_out = measuring(sides.held_out)
         base = split(self._base)
         return TrainingSplit(
@@ -201,7 +201,7 @@ class _Round:
             base=base.learned,
             held_out=held_out,
             base_held_out=base.held_out[:MAX_BASE_HELD_OUT] or self._known(held_out),
-            arrived=sum(record.id > self._attempted() for record in records),
+            arrived=sum(record.id > self._attempted for record in records),
             last_record=records[-1].id if records else 0,
             last_removal=self._last_removal,
         )
@@ -209,23 +209,8 @@ class _Round:
     def _known(self, held_out: Sequence[ReplayRecord]) -> Sequence[ReplayRecord]:
         """Those of `held_out` that the current version was measured with, which show forgetting
         without base material; empty if they are too few."""
-        older = [record for record in held_out if record.id <= self._seen()]
+        older = [record for record in held_out if record.id <= self._seen]
         return () if refusal(older) else older
-
-    def _seen(self) -> int:
-        """Id of the last record of the buffer that the current version learned from."""
-        return self._parent.last_record if self._parent else 0
-
-    def _attempted(self) -> int:
-        """Id of the last record of the buffer that any round has seen."""
-        attempt = self._known_attempt()
-        return attempt.last_record if attempt else 0
-
-    def _known_attempt(self) -> Attempt | None:
-        """The last round on this buffer; None if there was none."""
-        attempt = self._versions.last_attempt()
-        known = attempt is not None and attempt.buffer == self._buffer.identity
-        return attempt if known else None
 
     def _train(self, split: TrainingSplit) -> Generator[TrainingStep, None, Trainer]:
         trainer = self._trainee.trainer(self._start, split, self._settings)

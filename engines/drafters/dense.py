@@ -156,8 +156,5 @@ def _groups(tokens: list[int], members: Sequence[int]) -> Iterable[tuple[int, Se
         return ((tokens[0], members),)
     groups: dict[int, list[int]] = {}
     for token, member in zip(tokens, members, strict=True):
-        if token in groups:
-            groups[token].append(member)
-        else:
-            groups[token] = [member]
+        groups.setdefault(token, []).append(member)
     return groups.items()
