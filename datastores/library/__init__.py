@@ -1,1 +1,1 @@
-"""The library: the texts a person imported. SQLite is the import of truth."""
+"""The library: the texts that a person imported."""

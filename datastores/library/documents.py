@@ -1,7 +1,7 @@
-"""What is imported, before and after it is stored: documents made of parts.
+"""Imported documents and their parts.
 
-A part is a piece of text that is drafted from on its own: one message of a chat, consecutive cells
-of a notebook, a whole page. Refuses to know files, formats and tokens.
+A part is a piece of text that is drafted from separately: one message of a chat, consecutive cells
+of a notebook, a whole page.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class Part:
     """One piece of text.
 
     Attributes:
-        kind: chats, notes, code or shell.
+        kind: `CHATS`, `NOTES`, `CODE` or `SHELL`.
         text: never empty.
-        role: in chats, user or assistant; empty elsewhere.
+        role: user or assistant in chats; empty elsewhere.
     """
 
     kind: str
@@ -32,14 +32,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A page, a source file or a conversation: what a person would call one text."""
+    """One text, as a person sees it: a page, a source file or a conversation."""
 
     title: str
     parts: tuple[Part, ...]
 
     @property
     def characters(self) -> int:
-        """Length of all parts together."""
+        """Total length of all parts."""
         return sum(len(part.text) for part in self.parts)
 
     @property
@@ -68,9 +68,9 @@ class FinishFile:
     """Mark `file` as read to its end.
 
     Attributes:
-        digest: of its bytes, so that it need not be read again; empty if it should be, because
-            something in it could not be used.
-        count: documents found in it.
+        digest: digest of its bytes, by which it need not be read again; empty if it should be,
+            since something in it could not be used.
+        count: number of documents found in it.
     """
 
     import_path: str
@@ -81,7 +81,7 @@ class FinishFile:
 
 @dataclass(frozen=True, slots=True)
 class DocumentPlace:
-    """One place a document was imported from: a file, named within its import."""
+    """A place that a document was imported from: a file, named within its import."""
 
     import_path: str
     file: str
@@ -90,11 +90,11 @@ class DocumentPlace:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """Something a person imported: one file, or one folder with its files.
+    """One imported file, or one imported folder with its files.
 
     Attributes:
-        path: the absolute path that was given; identifies the import.
-        files, documents, characters: how much of it is stored.
+        path: its absolute path, which identifies the import.
+        files, documents, characters: amounts that are stored.
         kinds: the kinds of its parts, in alphabetical order.
         whole: false if reading a file was interrupted.
     """

@@ -1,9 +1,7 @@
-"""The library: the texts a person imported. SQLite is their only truth.
+"""The library: imports with their files, documents and texts, in SQLite.
 
-Owns imports, their files, documents and texts, and the schema of these. Refuses to know formats,
-tokens and models: what drafters use are projections of it (see `datastores.corpus`). A text is
-stored once, under the digest of its content, however many documents contain it, and is deleted with
-the last of them.
+A text is stored once, under the digest of its content, however many documents contain it, and is
+deleted with the last of them. Drafters use projections of it (see `datastores.corpus`).
 """
 
 from __future__ import annotations
@@ -27,10 +25,10 @@ from datastores.storage.sqlite import Schema, Store
 
 
 def _imports_and_texts(db: Database) -> None:
-    # On disk an import is called a source: the library of every version has these names.
-    # Every key is made of content, none by counting: what is stored does not depend on the order of
-    # imports, nor on what was stored and deleted before. So requests to erase have no lasting
-    # counter either; only the process that holds the work lock deletes and erases.
+    # On disk an import is called a source, as in the libraries of earlier versions.
+    # All keys derive from content, so that rows do not depend on the order of imports or on earlier
+    # deletions. For the same reason requests to erase have no persistent counter; only the process
+    # that holds the work lock deletes and erases.
     db.executescript(
         """
         CREATE TABLE sources (path TEXT PRIMARY KEY) WITHOUT ROWID;
@@ -80,7 +78,7 @@ SCHEMA = Schema(1, _imports_and_texts)
 
 
 class Library:
-    """All imported texts in one file. Several processes and threads may use it at once.
+    """All imported texts in one file, for any number of processes and threads.
 
     Every method raises StoreError if the file cannot be read or written.
     """
@@ -92,7 +90,7 @@ class Library:
     def open(cls, path: Path) -> Library:
         """Open or create the library; `store.quarantined` names a damaged predecessor."""
         library = cls(Store(path, SCHEMA))
-        # What a power failure loses can be imported again; a file is stored whole or not at all.
+        # A power failure may lose recent transactions, which can be imported again.
         library.store.db.conn.execute("PRAGMA synchronous = NORMAL")
         return library
 
@@ -111,9 +109,9 @@ class Library:
         return bool(self.store.rows("SELECT 1 FROM sources WHERE path = ?", (import_path,)))
 
     def finished_file(self, import_path: str, file: str) -> tuple[str, int]:
-        """The digest with which `file` was read to its end, and the number of its documents.
+        """The digest of `file` when it was read to its end, and the number of its documents.
 
-        The digest is empty if the file was never read, or should be read again.
+        The digest is empty if the file has not been read, or should be read again.
         """
         sql = """
             SELECT files.digest, count(*) AS number FROM files JOIN documents
@@ -124,7 +122,7 @@ class Library:
         return (str(rows[0]["digest"]), int(rows[0]["number"])) if rows else ("", 0)
 
     def write(self, entries: Sequence[StoreDocument | FinishFile]) -> list[StoreDocument]:
-        """Apply `entries` in order, all or none; returns the documents that are new or changed."""
+        """Apply `entries` in order, all or none; returns the new and changed documents."""
         new = []
         with self.store.writing() as db:
             for entry in entries:
@@ -135,7 +133,7 @@ class Library:
         return new
 
     def forget(self, path: str) -> None:
-        """Delete an import with the texts that no other import has. `erase` must follow.
+        """Delete an import with the texts that no other import contains. `erase` must follow.
 
         Raises:
             InputError: there is no such import.
@@ -147,7 +145,8 @@ class Library:
             request_erasure(db)
 
     def forget_files(self, import_path: str, files: Iterable[str]) -> None:
-        """Delete files of an import with the texts that no other file has. `erase` must follow."""
+        """Delete files of an import with the texts that no other file contains. `erase` must
+        follow."""
         with self.store.writing() as db:
             for file in (gone := list(files)):
                 _delete_documents(db, "source = ? AND file = ?", (import_path, file))
@@ -163,10 +162,10 @@ class Library:
         return {row["name"] for row in rows}
 
     def erase(self) -> bool:
-        """Leave no byte of what was deleted, if anything was; returns whether there was work.
+        """Erase every byte of deleted texts; returns whether anything was to erase.
 
         Raises:
-            StoreError: another process reads an older state; the request stays noted.
+            StoreError: another process reads an older state; the request remains.
         """
         return erase_requested(self.store)
 
@@ -179,16 +178,16 @@ class Library:
 
     @property
     def text_count(self) -> int:
-        """How many texts there are."""
+        """Number of texts."""
         return int(self.store.rows("SELECT count(*) AS number FROM texts")[0]["number"])
 
     def import_texts(self) -> list[tuple[str, bytes]]:
-        """Pairs of an import and the digest of a text in it."""
+        """All pairs of an import's path and the digest of a text in it."""
         rows = self.store.rows("SELECT DISTINCT source, text FROM documents")
         return [(row["source"], bytes(row["text"])) for row in rows]
 
     def places(self, digest: bytes) -> list[DocumentPlace]:
-        """Where the text was imported from, in the order of imports and files."""
+        """The places that the text was imported from, sorted by import and file."""
         sql = "SELECT source, file, title FROM documents WHERE text = ? ORDER BY source, file"
         rows = self.store.rows(sql, (digest,))
         return [DocumentPlace(row["source"], row["file"], row["title"]) for row in rows]
@@ -199,7 +198,7 @@ class Library:
         return [bytes(row["text"]) for row in self.store.rows(sql, (import_path, file))]
 
     def read(self, digest: bytes) -> tuple[Part, ...]:
-        """The parts of one text, in order; none if it was deleted meanwhile."""
+        """The parts of one text, in order; none if the text does not exist."""
         sql = "SELECT kind, content, role FROM parts WHERE text = ? ORDER BY position"
         rows = self.store.rows(sql, (digest,))
         return tuple(Part(row["kind"], row["content"], row["role"]) for row in rows)
@@ -219,7 +218,7 @@ _IMPORTS = """
 
 
 def _store_document(db: Database, entry: StoreDocument) -> bool:
-    """Store one document; returns false if it was there already."""
+    """Store one document; returns false if it was already stored."""
     digest = entry.document.digest
     place = (entry.import_path, entry.file, entry.position)
     same = "SELECT 1 FROM documents WHERE source = ? AND file = ? AND position = ? AND text = ?"
@@ -258,8 +257,8 @@ def _store_text(db: Database, digest: bytes, document: Document) -> None:
 
 
 def _delete_documents(db: Database, condition: str, values: Sequence[object]) -> None:
-    """Delete the documents that fulfil an SQL condition, one at a time: what a single statement
-    deletes is in memory until it ends."""
+    """Delete the documents that meet an SQL condition, one at a time: all rows that one statement
+    deletes stay in memory until it ends."""
     sql = f"SELECT source, file, position FROM documents WHERE {condition}"
     found = db.conn.execute(sql, tuple(values)).fetchall()
     one = "DELETE FROM documents WHERE source = ? AND file = ? AND position = ?"
@@ -269,7 +268,8 @@ def _delete_documents(db: Database, condition: str, values: Sequence[object]) ->
 def _finish(db: Database, entry: FinishFile) -> None:
     """Mark the file as finished, and delete documents that are no longer in it.
 
-    If something in it could not be used, its last documents may just be unreadable now: they stay.
+    If something in it could not be used, documents beyond those found may be unreadable at the
+    moment, so they stay.
     """
     if entry.digest:
         beyond = "source = ? AND file = ? AND position >= ?"

@@ -1,8 +1,7 @@
-"""Cutting a text into chunks along its structure: headings, paragraphs, code blocks, pages.
+"""Splits a text into chunks along its structure: headings, paragraphs, code blocks, pages.
 
-Owns where chunks begin and end. Refuses to know tokenizers (sizes are in characters), stores and
-ranking. Every character but blank lines between chunks is in exactly one chunk, so that a chunk can
-be found again in its file by its line numbers.
+Sizes are in characters. Every character except blank lines between chunks is in exactly one chunk,
+so that a chunk can be found in its file by its line numbers.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 MAX_CHARACTERS = 1024
-"""Of one chunk: about 256 tokens of English, the chunk size of RaLMSpec (section 5.1)."""
+"""Size of a chunk: about 256 tokens of English, as in RaLMSpec (section 5.1)."""
 MIN_SECTION_CHARACTERS = MAX_CHARACTERS // 2
-"""A heading begins a new chunk once the current one is this long: short sections stay together."""
+"""Length of a chunk from which a heading begins a new one, so that short sections stay together."""
 HEADING_SEPARATOR = " > "
 
 HEADING = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
@@ -24,12 +23,11 @@ FENCE = re.compile(r"[ \t]*(```+|~~~+)")
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A passage of one text.
+    """A piece of one text.
 
     Attributes:
         heading: the headings above its first line, outermost first; may be empty.
         first_line, last_line: its lines in the text, counted from 1.
-        content: the text itself.
     """
 
     heading: str
@@ -39,7 +37,7 @@ class Chunk:
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of heading and content: the identity of what is embedded."""
+        """SHA-256 of heading and content, which identifies the embedded text."""
         return hashlib.sha256(f"{self.heading}\0{self.content}".encode()).digest()
 
 
@@ -48,10 +46,9 @@ class Passage:
     """A stored chunk.
 
     Attributes:
-        id: of the chunk in its store; the order of ties.
-        text: key of the text it belongs to, as in the library.
+        id: its id in the store, by which ties are ordered.
+        text: key of its text in the library.
         part: number of the part of that text, from 0.
-        chunk: lines and content.
     """
 
     id: int
@@ -62,7 +59,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Lines that belong together: a paragraph, a heading, a code block, or a piece of one."""
+    """Consecutive lines: a paragraph, a heading, a code block, or a piece of one."""
 
     first_line: int
     lines: tuple[str, ...]
@@ -78,8 +75,8 @@ def split(text: str, max_characters: int = MAX_CHARACTERS) -> Iterator[Chunk]:
     """The chunks of `text` in order, each of at most `max_characters` characters.
 
     Blocks are packed greedily. A chunk ends where the next block does not fit, at a page break, and
-    before a heading once it has `MIN_SECTION_CHARACTERS`. A block that is too long by itself is cut
-    at line ends, a line that is too long anywhere.
+    before a heading once it has `MIN_SECTION_CHARACTERS`. A block that is too long is split at line
+    ends, a line that is too long anywhere.
     """
     path: list[tuple[int, str]] = []
     packed: list[_Block] = []
@@ -102,7 +99,7 @@ def split(text: str, max_characters: int = MAX_CHARACTERS) -> Iterator[Chunk]:
 
 
 def _length(blocks: list[_Block]) -> int:
-    """Characters from the first block to the end of the last, blank lines in between included."""
+    """Characters from the first block to the end of the last, including blank lines."""
     if not blocks:
         return 0
     last = blocks[-1]
@@ -151,7 +148,7 @@ def _blocks(text: str, max_characters: int) -> Iterator[_Block]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """The lines, one at a time: all of a long text at once may take ten times its memory."""
+    """The lines, one at a time: a list of all may take ten times the memory of the text."""
     start = 0
     while (end := text.find("\n", start)) >= 0:
         yield text[start:end]
@@ -160,11 +157,10 @@ def _lines(text: str) -> Iterator[str]:
 
 
 class _BlockCutter:
-    """Collects the lines of one block, and gives them away in pieces that fit: cut between lines,
-    and within a line that is too long alone.
+    """Collects the lines of a block, and yields them in pieces of limited size.
 
     Attributes:
-        new_page: whether a page begins with the next piece.
+        new_page: whether the next piece begins a page.
     """
 
     def __init__(self, max_characters: int) -> None:
@@ -174,7 +170,7 @@ class _BlockCutter:
         self._first_line = self._length = self._level = 0
 
     def add(self, number: int, line: str, level: int = 0) -> Iterator[_Block]:
-        """Have the line with this number; gives away what came before if it does not fit."""
+        """Add the line with this number; yields the lines before it if it does not fit."""
         for piece in _pieces(line, self._max_characters - 1):
             if self._length + len(piece) + 1 > self._max_characters:
                 yield from self.end()
@@ -185,11 +181,11 @@ class _BlockCutter:
             self._lines.append(piece)
             self._length += len(piece) + 1
             if len(line) >= self._max_characters:
-                # Pieces of one line are blocks of their own: joined, they would gain line ends.
+                # Pieces of one line stay separate: joined, they would gain line ends.
                 yield from self.end()
 
     def end(self) -> Iterator[_Block]:
-        """Give away what is left of the block."""
+        """Yield the remaining lines of the block."""
         if self._lines:
             yield _Block(self._first_line, tuple(self._lines), self._level, self.new_page)
             self._lines, self._length, self.new_page = [], 0, False

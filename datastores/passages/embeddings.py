@@ -1,8 +1,7 @@
-"""Stored vectors of passages: those of one embedding model, by what each stands for.
+"""Stored vectors of passages, of one embedding model at a time.
 
-A vector belongs to heading and content of a chunk (its digest), so a text that changes keeps the
-vectors of what did not, and one that is removed takes its own along, bytes included. Vectors of
-another model are dropped, never mixed. Owns these rows. Refuses to know how texts are embedded.
+A vector belongs to the digest of a chunk, so that a changed text keeps the vectors of its unchanged
+chunks. Removing a text erases its vectors. Vectors of another model are dropped, never mixed.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from datastores.passages.store import PassageStore
 Vectors = NDArray[np.float32]
 
 STORED = np.dtype("<f2")
-"""Half precision: rounding changes an inner product by a thousandth at most."""
+"""Half precision, which changes an inner product by at most a thousandth."""
 LOADED_AT_ONCE = 1 << 12
-"""Vectors."""
+"""Vectors in a batch of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnrelatedTexts:
-    """The inner products of the vectors of texts that have nothing in common."""
+    """Mean and standard deviation of the inner products of unrelated texts."""
 
     mean: float
     deviation: float
@@ -35,13 +34,12 @@ class UnrelatedTexts:
 
 @dataclass(frozen=True, slots=True)
 class Embedder:
-    """The embedding model that the stored vectors are of.
+    """The embedding model of the stored vectors.
 
     Attributes:
-        fingerprint: of its weights.
-        path: its file when they were made.
-        width: of the vectors.
-        unrelated: the scale of their inner products.
+        fingerprint: fingerprint of its weights.
+        path: its file when the vectors were made.
+        width: dimensions of the vectors.
     """
 
     fingerprint: str
@@ -52,7 +50,7 @@ class Embedder:
 
 @dataclass(frozen=True, slots=True)
 class UnembeddedText:
-    """What a vector is to stand for."""
+    """The text of a chunk, by the digest of the chunk."""
 
     digest: bytes
     text: str
@@ -66,12 +64,12 @@ class StoredVectors:
 
     @property
     def embedder(self) -> Embedder | None:
-        """Whose vectors are stored; None if none was bound."""
+        """The model whose vectors are stored; None if none is bound."""
         rows = self._store.rows("SELECT * FROM embedder WHERE deviation > 0")
         return next(map(_embedder, rows), None)
 
     def bind(self, embedder: Embedder) -> None:
-        """Store vectors of `embedder` from now on; those of another model are dropped."""
+        """Store vectors of `embedder` from now on, and drop those of another model."""
         if self.embedder == embedder:
             return
         scale = embedder.unrelated
@@ -95,7 +93,7 @@ class StoredVectors:
             db.conn.execute("DELETE FROM embedder")
 
     def counts(self) -> tuple[int, int]:
-        """How many different passages have a vector, and how many there are."""
+        """Number of distinct passages with a vector, and of all distinct passages."""
         (row,) = self._store.rows(
             "SELECT (SELECT count(*) FROM vectors) AS embedded,"
             " (SELECT count(DISTINCT digest) FROM chunks) AS total"
@@ -111,7 +109,7 @@ class StoredVectors:
         return [bytes(row["digest"]) for row in rows]
 
     def texts(self, digests: Sequence[bytes]) -> list[UnembeddedText]:
-        """What `digests` stand for; those of passages that were removed meanwhile are left out."""
+        """The texts of the chunks with these digests, without those that no longer exist."""
         sql = "SELECT digest, heading, content FROM chunks WHERE digest = ? LIMIT 1"
         return [
             UnembeddedText(bytes(row["digest"]), f"{row['heading']}\n{row['content']}".strip())
@@ -120,9 +118,9 @@ class StoredVectors:
         ]
 
     def add(self, embedder: Embedder, digests: Sequence[bytes], vectors: Vectors) -> None:
-        """Store a vector, a row of `vectors` [n, width], for each of `digests`.
+        """Store a row of `vectors` [n, width] for each of `digests`.
 
-        Left out are passages that were removed meanwhile, and all if the model is no longer bound.
+        Passages that no longer exist are left out; so are all if the model is no longer bound.
         """
         rows = vectors.astype(STORED)
         with self._store.writing() as db:
@@ -137,7 +135,7 @@ class StoredVectors:
             )
 
     def load(self, embedder: Embedder) -> tuple[NDArray[np.int64], Vectors]:
-        """The ids of passages that have a vector, ascending, and the vectors [n, width].
+        """The ids of passages with a vector, ascending, and the vectors [n, width].
 
         Raises:
             StoreError: a vector is not of the model's width.
@@ -147,7 +145,7 @@ class StoredVectors:
         ids, vectors = np.empty(number, np.int64), np.empty((number, embedder.width), np.float32)
         done = 0
         for rows in self._batches(embedder):
-            # What is added meanwhile is loaded the next time.
+            # Passages added during loading are loaded the next time.
             rows = rows[: number - done]
             here = slice(done, done + len(rows))
             ids[here] = [row["id"] for row in rows]
@@ -156,7 +154,7 @@ class StoredVectors:
         return ids[:done], vectors[:done]
 
     def _batches(self, embedder: Embedder) -> Iterator[list[dict[str, Any]]]:
-        """Ids and vectors of all passages, some at a time: as rows they take twice the memory."""
+        """Ids and vectors of all passages in batches: as rows they take twice the memory."""
         sql = """
             SELECT id, vector FROM chunks JOIN vectors USING (digest)
             WHERE EXISTS (SELECT 1 FROM embedder WHERE fingerprint = ?) AND id > ?
@@ -176,7 +174,7 @@ class StoredVectors:
         return np.frombuffer(b"".join(vectors), STORED).reshape(len(vectors), width)
 
     def version(self) -> int:
-        """Changes whenever another connection changed the store."""
+        """A value that changes whenever another connection changes the store."""
         return int(self._store.rows("PRAGMA data_version")[0]["data_version"])
 
 

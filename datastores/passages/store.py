@@ -1,8 +1,7 @@
-"""Passages on disk: the chunks of the library's texts, and what they are searched by.
+"""Passages on disk: the chunks of the library's texts, their word index, counts and vectors.
 
-A cache: it is made from the library and follows it by the keys of its texts. Owns rows, the word
-index, and that what was removed leaves no byte, in counted words and vectors either. Refuses to
-know imports, titles and ranking.
+This is a cache of the library, kept in step by the keys of texts. Removing a text erases every byte
+of it, in word counts and vectors, too.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from datastores.storage.sqlite import Schema, Store
 INDEX = "chunks_index"
 """The word index (FTS5)."""
 TOKENIZER = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
-"""Of the word index, for texts in their search form: part of the schema."""
+"""FTS5 tokenizer of the word index, for texts in search form; part of the schema."""
 
 
 def _passages(db: Database) -> None:
-    # Vectors, by the digest of what they stand for, are one embedding model's (`embeddings`), whose
-    # unrelated texts have the inner products `mean` and `deviation`; words are those counted of
-    # each passage (`word_counts`).
+    # `vectors` are by chunk digest and of the model in `embedder`, for which `mean` and `deviation`
+    # describe inner products of unrelated texts (`embeddings`); `words` has the word counts of each
+    # passage (`word_counts`).
     db.executescript(
         f"""
         CREATE TABLE texts (key BLOB PRIMARY KEY) WITHOUT ROWID;
@@ -80,7 +79,7 @@ SCHEMA = Schema(6, _passages, lasting=frozenset({"texts", "chunks"}), cache=True
 
 
 class PassageStore:
-    """The passages of one library. Several processes and threads may use one file at once.
+    """The passages of one library, for any number of processes and threads.
 
     Every method raises StoreError if the file cannot be read or written.
     """
@@ -92,7 +91,7 @@ class PassageStore:
     def open(cls, path: Path) -> PassageStore:
         """Open or create the store."""
         opened = cls(Store(path, SCHEMA))
-        # A cache: what is lost with the power is cut again.
+        # What a power failure loses is made again from the library.
         opened.store.db.conn.execute("PRAGMA synchronous = NORMAL")
         return opened
 
@@ -105,17 +104,17 @@ class PassageStore:
 
     @property
     def text_count(self) -> int:
-        """How many texts there are."""
+        """Number of texts."""
         return int(self.store.rows("SELECT count(*) AS number FROM texts")[0]["number"])
 
     def __len__(self) -> int:
-        """Passages of all texts."""
+        """Number of passages."""
         return int(self.store.rows("SELECT count(*) AS number FROM chunks")[0]["number"])
 
     def add(self, key: bytes, chunks: Iterable[tuple[int, Chunk]]) -> None:
         """Store the chunks of the text `key`, each with the number of its part, all or none.
 
-        A text that is stored already stays as it is: its key is its content's.
+        A stored text stays as it is: the key is the digest of its content.
         """
         with self.store.writing() as db:
             if not db.conn.execute("INSERT OR IGNORE INTO texts VALUES (?)", (key,)).rowcount:
@@ -138,11 +137,11 @@ class PassageStore:
             )
 
     def remove(self, keys: Iterable[bytes]) -> None:
-        """Delete texts with their passages, and leave no byte of them.
+        """Delete texts with their passages, and erase every byte of them.
 
         Raises:
-            StoreError: also if another process keeps an older state; the next call, even with no
-                keys, finishes the work.
+            StoreError: also if another process keeps reading an older state; the next call, even
+                without keys, erases them.
         """
         with self.store.writing() as db:
             before = db.conn.total_changes
@@ -153,11 +152,11 @@ class PassageStore:
 
     @property
     def empty(self) -> bool:
-        """Whether there is no passage at all."""
+        """Whether there are no passages."""
         return not self.store.rows("SELECT 1 FROM chunks LIMIT 1")
 
     def of_texts(self, keys: Iterable[bytes]) -> list[Passage]:
-        """The passages of the texts `keys`, in the order of the texts and of their lines."""
+        """The passages of the texts `keys`, in the order of `keys` and of their lines."""
         sql = "SELECT * FROM chunks WHERE text = ? ORDER BY part, first_line, id"
         return [passage_of(row) for key in keys for row in self.store.rows(sql, (key,))]
 
@@ -167,13 +166,13 @@ class PassageStore:
         return sorted(row["id"] for key in keys for row in self.store.rows(sql, (key,)))
 
     def count(self, keys: Iterable[bytes]) -> int:
-        """How many passages the texts `keys` have."""
+        """Number of passages of the texts `keys`."""
         sql = "SELECT count(*) AS number FROM chunks WHERE text = ?"
         return sum(int(self.store.rows(sql, (key,))[0]["number"]) for key in keys)
 
     def passages(self, ids: Sequence[int]) -> list[Passage]:
-        """The passages with these ids, in this order; those that were removed are left out."""
-        # One parameter for all: SQLite takes some tens of thousands at most.
+        """The passages with these ids, in this order, without those that no longer exist."""
+        # One parameter for all ids: SQLite allows some tens of thousands of parameters at most.
         sql = "SELECT * FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
         rows = self.store.rows(sql, (json.dumps(list(ids)),))
         found = {row["id"]: passage_of(row) for row in rows}
@@ -181,12 +180,13 @@ class PassageStore:
 
 
 def _identity(key: bytes, number: int) -> int:
-    """The id of chunk `number` of a text: made of content, so that ties never depend on history."""
+    """The id of chunk `number` of a text, derived from content so that ties never depend on the
+    order of imports."""
     digest = hashlib.sha256(number.to_bytes(4, "little") + key).digest()
     return int.from_bytes(digest[:8], "little") >> 1
 
 
 def passage_of(row: Mapping[str, Any]) -> Passage:
-    """A row of `chunks`."""
+    """The passage of a row of `chunks`."""
     chunk = Chunk(row["heading"], row["first_line"], row["last_line"], row["content"])
     return Passage(row["id"], bytes(row["text"]), row["part"], chunk)

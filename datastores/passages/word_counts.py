@@ -1,11 +1,9 @@
-"""The words of passages, counted and stored: what BM25 in memory (`word_index`) is made from.
+"""Stored word counts of passages, from which BM25 in memory is built.
 
-Most of the work of such an index is tokenizing the texts, so each passage's counts are made once,
-and leave with it, bytes included. A passage without counts, or with damaged ones, is counted when
-they are asked for: a store of an older version needs nothing else.
+Most of the work of such an index is tokenizing the texts, so each passage is counted once, and its
+counts are erased with it. A passage with missing or damaged counts is counted when they are needed.
 
-A word is stored as a hash, so that there is no vocabulary to be kept and cleared of forgotten
-words. Owns these rows. Refuses to know ranking.
+Words are stored as hashes, so that there is no vocabulary to erase forgotten words from.
 """
 
 from __future__ import annotations
@@ -30,13 +28,13 @@ from datastores.storage.sqlite import memory_database
 LOGGER = logging.getLogger("specchat.word_counts")
 
 STORED = np.dtype("<u8")
-"""A word of a passage: its hash (48 bits), how often a heading has it (6), and the content (10)."""
+"""A word of a passage: its hash (48 bits), its count in the heading (6) and in the content (10)."""
 CONTENT_BITS, HEADING_BITS = 10, 6
 COUNT_BITS = CONTENT_BITS + HEADING_BITS
 MAX_IN_CONTENT, MAX_IN_HEADING = (1 << CONTENT_BITS) - 1, (1 << HEADING_BITS) - 1
-"""More are counted as so many; a chunk of 1,024 characters has 512 words."""
+"""Counts saturate at these values; a chunk of 1,024 characters has at most 512 words."""
 FORMAT = f"words of search forms 2 as 48+6+10 bits by {TOKENIZER}"
-"""Enters the checksums: counts made in another way are counted again."""
+"""Part of the checksums, so that counts in another format are made again."""
 BATCH = 256
 """Passages counted and stored at a time."""
 
@@ -51,9 +49,9 @@ class PassageWords:
     """The words of some passages.
 
     Attributes:
-        ids: int64 [n], of the passages, ascending.
-        sizes: int64 [n], how many different words each has.
-        words: uint64 [sum of sizes], those of each passage in turn.
+        ids: int64 [n], ids of the passages, ascending.
+        sizes: int64 [n], number of distinct words of each.
+        words: uint64 [sum of sizes], the words of each passage in turn, as `STORED`.
     """
 
     ids: NDArray[np.int64]
@@ -62,36 +60,36 @@ class PassageWords:
 
     @property
     def keys(self) -> Words:
-        """The word of each entry, as in `key_of`."""
+        """The word of each entry, as from `key_of`."""
         return self.words >> np.uint64(COUNT_BITS)
 
     @property
     def in_heading(self) -> Words:
-        """How often the heading has it."""
+        """The count of each entry in the heading."""
         return self.words >> np.uint64(CONTENT_BITS) & np.uint64(MAX_IN_HEADING)
 
     @property
     def in_content(self) -> Words:
-        """How often the content has it."""
+        """The count of each entry in the content."""
         return self.words & np.uint64(MAX_IN_CONTENT)
 
 
 class StoredWords:
-    """The counted words of one store's passages. Methods raise StoreError if it cannot be used."""
+    """The word counts of one store's passages. Methods raise StoreError if it cannot be used."""
 
     def __init__(self, passages: PassageStore) -> None:
         self._passages = passages
         self._store = passages.store
 
     def missing(self) -> list[int]:
-        """The ids of passages whose words are not counted yet."""
+        """The ids of passages without word counts."""
         sql = "SELECT id FROM chunks WHERE id NOT IN (SELECT id FROM words)"
         return [row["id"] for row in self._store.rows(sql)]
 
     def fill(self) -> Generator[int]:
-        """Count what is not counted; yields how many passages are left.
+        """Count the missing passages; yields how many are left.
 
-        May be stopped at any yield; the next call goes on.
+        May be stopped at any yield; the next call resumes.
         """
         missing = self.missing()
         for start in range(0, len(missing), BATCH):
@@ -99,7 +97,7 @@ class StoredWords:
             self._count(missing[start : start + BATCH])
 
     def load(self, ids: Sequence[int]) -> PassageWords:
-        """The words of the passages `ids`, counted now if need be; those removed are left out."""
+        """The words of the passages `ids`, counted now if missing, without removed passages."""
         found = self._stored(ids)
         missing = [number for number in ids if number not in found]
         for start in range(0, len(missing), BATCH):
@@ -110,8 +108,8 @@ class StoredWords:
         return PassageWords(np.array(order, np.int64), np.array(sizes, np.int64), words)
 
     def _stored(self, ids: Sequence[int]) -> dict[int, bytes]:
-        """By id the stored words that are sound."""
-        # One parameter for all ids, as in the store; a damaged blob may claim to be text.
+        """Id → stored words, without damaged ones."""
+        # One parameter for all ids, as in the store. The cast is for damaged rows of type text.
         sql = """
             SELECT id, CAST(counts AS BLOB) AS counts FROM words
             WHERE id IN (SELECT value FROM json_each(?))
@@ -127,7 +125,7 @@ class StoredWords:
         return found
 
     def _count(self, ids: Sequence[int]) -> dict[int, bytes]:
-        """By id the words of passages, which are stored, too, unless removed meanwhile."""
+        """Count and store the words of passages that still exist; returns them by id."""
         passages = self._passages.passages(ids)
         words = count_words([(one.chunk.heading, one.chunk.content) for one in passages])
         counted = {one.id: row.tobytes() for one, row in zip(passages, words, strict=True)}
@@ -141,7 +139,7 @@ class StoredWords:
 
 
 def count_words(texts: Sequence[tuple[str, str]]) -> list[Words]:
-    """The words of each (heading, content), as the store's own index has them."""
+    """The words of each (heading, content), tokenized as in the store's word index."""
     if not texts:
         return []
     found = count_terms([(index_form(heading), index_form(content)) for heading, content in texts])
@@ -160,12 +158,12 @@ def count_words(texts: Sequence[tuple[str, str]]) -> list[Words]:
 
 
 def keys_in(texts: Sequence[str]) -> list[tuple[int, ...]]:
-    """The keys of the different words of each text in its search form; see `key_of`."""
+    """The keys (`key_of`) of the distinct words of each text, given in search form."""
     return [tuple(map(key_of, terms)) for terms in terms_in(texts)]
 
 
 def terms_in(texts: Sequence[str]) -> list[list[str]]:
-    """The different words of each text in its search form, as the store's own index has them."""
+    """The distinct words of each text, given in search form, tokenized as in the word index."""
     terms: list[list[str]] = [[] for _ in texts]
     if not texts:
         return terms
@@ -175,9 +173,9 @@ def terms_in(texts: Sequence[str]) -> list[list[str]]:
 
 
 def surface_forms(stems: Sequence[str]) -> list[str]:
-    """Words with these stems: of "databas", which is none itself, "database".
+    """A word for each of these stems, such as "database" for "databas".
 
-    The stemmer makes others of one in thirty stems; those of which no word is found are left out.
+    Stems for which no word is found, one in thirty, are left out.
     """
     forms = [stem + ending for stem in stems for ending in _ENDINGS]
     found = dict(zip(forms, terms_in(forms), strict=True))
@@ -191,7 +189,7 @@ def surface_forms(stems: Sequence[str]) -> list[str]:
 
 @lru_cache(maxsize=1 << 16)
 def key_of(term: str) -> int:
-    """48 bits that stand for a word: of a million, two are one in a case of 560."""
+    """The 48-bit key of a word; a collision among a million words has a probability of 1 in 560."""
     return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=6).digest(), "little")
 
 
@@ -204,7 +202,7 @@ _counting = Lock()
 
 @cache
 def _tokenizer() -> Database:
-    """A database in memory whose word index is built as the store's; use it under `_counting`."""
+    """An in-memory database with the tokenizer of the store; hold `_counting` to use it."""
     database = memory_database()
     database.executescript(
         f"""
@@ -217,8 +215,8 @@ def _tokenizer() -> Database:
 
 
 def count_terms(texts: Sequence[tuple[str, str]]) -> list[tuple[int, str, int, int]]:
-    """Number of a (heading, content), word as the store's own index has it, how often the heading
-    has it, and the content; by number."""
+    """Rows of text number, word, count in the heading and count in the content, for texts as
+    (heading, content); words are tokenized as in the store's word index."""
     with _counting:
         connection = _tokenizer().conn
         connection.execute("BEGIN")
