@@ -1,4 +1,4 @@
-"""Files go with a question: as chips by key, mouse, drop and `@`, and folded in the transcript."""
+"""Files are attached by key, drop and `@`, shown as chips, and folded in the transcript."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time stands still: the list of chats shows it."""
+    """Fix the time that the list of chats shows."""
     monkeypatch.setattr(chat_list, "age", lambda then, now: "09:41")
 
 
@@ -58,7 +58,7 @@ def bar(made: Stage) -> AttachmentBar:
 
 
 def names(made: Stage) -> list[str]:
-    """The names on the chips, once all are read."""
+    """Names of the attachments that are read."""
     return [one.name for one in bar(made).attachments]
 
 
@@ -97,7 +97,7 @@ async def test_a_file_goes_with_the_question_and_is_stored_with_it(
     assert stored.content == "File notes.txt:\n\none\ntwo\x1b[31m\n\nWhat is this?"
 
 
-async def test_one_that_cannot_be_read_is_named_and_the_question_stays(
+async def test_an_unreadable_file_is_named_and_the_question_stays(
     stage: Make, folder: Path
 ) -> None:
     made = stage()
@@ -125,7 +125,7 @@ async def test_dropped_files_and_folders_become_chips_and_are_removed_by_key_and
         await pilot.press("backspace")
         assert names(made) == ["my plan.md", "notes.txt"]
         await pilot.press("x", "backspace")
-        assert names(made) == ["my plan.md", "notes.txt"], "a character goes first"
+        assert names(made) == ["my plan.md", "notes.txt"], "a character is deleted first"
         line = str(bar(made).render())
         await pilot.click(AttachmentBar, offset=(1 + line.index("✕"), 0))
         assert names(made) == ["notes.txt"]
@@ -139,7 +139,9 @@ async def test_dropped_files_and_folders_become_chips_and_are_removed_by_key_and
         assert bar(made).chips == ()
 
 
-async def test_pasted_text_stays_text(stage: Make, folder: Path) -> None:
+async def test_pasted_text_that_only_begins_with_a_path_stays_text(
+    stage: Make, folder: Path
+) -> None:
     made = stage()
     async with made.app.run_test() as pilot:
         await ready(pilot, made)
@@ -149,7 +151,7 @@ async def test_pasted_text_stays_text(stage: Make, folder: Path) -> None:
         assert bar(made).chips == ()
 
 
-async def test_a_path_behind_an_at_is_completed_and_attached(stage: Make, folder: Path) -> None:
+async def test_a_path_after_an_at_is_completed_and_attached(stage: Make, folder: Path) -> None:
     made = stage(PLAIN)
     async with made.app.run_test(size=SIZE) as pilot:
         await ready(pilot, made)
@@ -219,7 +221,7 @@ async def test_unsent_files_stay_with_their_chat(stage: Make, folder: Path) -> N
         chat = made.conversation.chat
         bar(made).attach([Path("notes.txt"), Path("picture.png")])
         made.conversation.open(None)
-        assert bar(made).chips == (), "left while they are read"
+        assert bar(made).chips == (), "left while they are being read"
         await until(pilot, lambda: told(made, "binary"))
         made.conversation.open(chat)
         await until(pilot, lambda: names(made) == ["notes.txt"])
@@ -240,7 +242,7 @@ def test_chips(stage: Make, folder: Path, snap_compare: Compare, size: tuple[int
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_paths_behind_an_at(
+def test_paths_after_an_at(
     stage: Make, folder: Path, snap_compare: Compare, size: tuple[int, int]
 ) -> None:
     made = stage()

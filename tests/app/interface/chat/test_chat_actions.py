@@ -39,7 +39,7 @@ def said(made: Stage, count: int) -> bool:
 
 
 def chats_of(history: History, *titles: str) -> list[int]:
-    """Chats of one message each, the last one written in last."""
+    """Chats of one message each, oldest first."""
     made = [history.create_chat(title).id for title in titles]
     for chat, title in zip(made, titles, strict=True):
         history.add_message(chat, None, "user", title)
@@ -63,9 +63,7 @@ async def test_renaming(stage: Make, history: History) -> None:
     assert history.chat(chat).title == "old name"
 
 
-async def test_an_empty_name_and_second_thoughts_change_nothing(
-    stage: Make, history: History
-) -> None:
+async def test_an_empty_name_or_escape_renames_nothing(stage: Make, history: History) -> None:
     (chat,) = chats_of(history, "old")
     made = stage()
     async with made.app.run_test() as pilot:
@@ -117,7 +115,7 @@ async def test_a_deleted_chat_leaves_no_byte(stage: Make, history: History) -> N
     assert holding(made.locations.data, SECRET) == []
 
 
-async def test_what_was_not_wholly_forgotten_is_at_the_next_start(
+async def test_an_interrupted_erasure_is_finished_at_the_next_start(
     stage: Make, history: History
 ) -> None:
     (chat,) = chats_of(history, SECRET)
@@ -130,7 +128,7 @@ async def test_what_was_not_wholly_forgotten_is_at_the_next_start(
     assert holding(folder, SECRET) == []
 
 
-async def test_deleting_is_confirmed_first(stage: Make, history: History) -> None:
+async def test_deletion_asks_for_confirmation(stage: Make, history: History) -> None:
     chats_of(history, "kept")
     made = stage()
     async with made.app.run_test() as pilot:
@@ -140,9 +138,7 @@ async def test_deleting_is_confirmed_first(stage: Make, history: History) -> Non
     assert [chat.title for chat in history.chats()] == ["kept"]
 
 
-async def test_nothing_is_deleted_under_an_answer_being_written(
-    stage: Make, history: History
-) -> None:
+async def test_nothing_is_deleted_while_an_answer_is_written(stage: Make, history: History) -> None:
     made = stage(SLOW)
     async with made.app.run_test() as pilot:
         await send(pilot, made, "count")
@@ -161,7 +157,7 @@ async def test_nothing_is_deleted_under_an_answer_being_written(
         ("json", "to-be-kept.json", '{"specchat": 1'),
     ],
 )
-async def test_exporting_tells_the_path_and_overwrites_nothing(
+async def test_an_export_names_its_path_and_overwrites_nothing(
     stage: Make,
     history: History,
     tmp_path: Path,
@@ -184,14 +180,14 @@ async def test_exporting_tells_the_path_and_overwrites_nothing(
     assert second.read_text() == (tmp_path / name).read_text()
 
 
-async def test_an_empty_chat_cannot_be_kept(stage: Make) -> None:
+async def test_an_empty_chat_cannot_be_renamed(stage: Make) -> None:
     made = stage()
     async with made.app.run_test() as pilot:
         await made.app.chat_screen.run_action("command('chat.rename')")
         await until(pilot, lambda: notices(made))
 
 
-async def test_a_chat_deleted_in_another_window_is_said(stage: Make, history: History) -> None:
+async def test_a_chat_deleted_in_another_window_is_reported(stage: Make, history: History) -> None:
     (chat,) = chats_of(history, "gone")
     made = stage()
     async with made.app.run_test() as pilot:
@@ -202,7 +198,7 @@ async def test_a_chat_deleted_in_another_window_is_said(stage: Make, history: Hi
         assert f"No chat {chat}" in notices(made)[0]
 
 
-async def test_a_new_private_chat_is_private_from_its_first_word(
+async def test_a_new_private_chat_is_private_from_its_first_message(
     stage: Make, history: History
 ) -> None:
     made = stage()
@@ -250,7 +246,7 @@ async def test_a_private_chat_looks_private_at_every_width_and_after_a_restart(
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("key", "screen"), [("alt+r", InputDialog), ("delete", Confirm)])
-def test_what_is_asked_of_a_chat(
+def test_dialogs_of_a_chat(
     stage: Make,
     history: History,
     snap_compare: Compare,

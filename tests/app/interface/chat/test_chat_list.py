@@ -1,4 +1,4 @@
-"""The list of chats: what stands in it, and where it stands."""
+"""The list of chats: its content, its cursor, and when it is visible."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_chats_are_listed_opened_and_stepped_through(stage: Make) -> None:
         assert made.conversation.prompt.has_focus
 
 
-async def test_the_list_of_chats_hides_on_narrow_screens_until_asked_for(stage: Make) -> None:
+async def test_the_list_is_hidden_on_narrow_screens_until_requested(stage: Make) -> None:
     made = stage()
     async with made.app.run_test(size=(80, 24)) as pilot:
         listed = made.app.screen.query_one(ChatList)
@@ -37,7 +37,7 @@ async def test_the_list_of_chats_hides_on_narrow_screens_until_asked_for(stage: 
         assert made.conversation.prompt.has_focus
 
 
-async def test_on_a_tiny_screen_the_list_covers_the_chat_until_one_is_open(stage: Make) -> None:
+async def test_on_a_tiny_screen_the_list_covers_the_chat_until_one_is_chosen(stage: Make) -> None:
     made = stage(PLAIN)
     async with made.app.run_test(size=(40, 12)) as pilot:
         await ask(pilot, made, "first chat")
@@ -52,10 +52,10 @@ async def test_on_a_tiny_screen_the_list_covers_the_chat_until_one_is_open(stage
 
 
 @pytest.mark.parametrize("measured", [True, False])
-async def test_the_list_opens_where_the_open_chat_is(
+async def test_the_list_opens_at_the_open_chat(
     stage: Make, history: History, measured: bool
 ) -> None:
-    """Textual may measure the list before it lays it out, and announces no new size then."""
+    """Textual sends no resize event if it measured the list before laying it out."""
     for number in range(100):
         history.add_message(history.create_chat(f"chat {number}").id, None, "user", "hi")
     made = stage()

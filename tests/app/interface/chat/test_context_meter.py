@@ -1,4 +1,4 @@
-"""The meter at the prompt: what the chat takes of the context, before anything is sent."""
+"""The context meter at the prompt: tokens of the chat and of the question being written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stopped answer goes on where it stands, from the key and from the prompt."""
+"""A stopped answer is continued by key and by command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BEGUN = Script(passes_of("one two three", [CHATS], 2), holds=True)
 REST = Script(passes_of(" four five", [CHATS], 2))
 
 
-async def test_a_stopped_answer_goes_on_as_one_message(
+async def test_a_stopped_answer_is_continued_in_the_same_message(
     stage: Callable[..., Stage], history: History
 ) -> None:
     made = stage(BEGUN, REST)

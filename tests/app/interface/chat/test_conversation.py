@@ -1,4 +1,4 @@
-"""A person talks to it: nothing is lost, whatever happens when."""
+"""Questions and answers: nothing is lost, whenever the person types, stops or quits."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_what_is_typed_while_the_model_loads_is_sent_afterwards(stage: Mak
         assert made.conversation.topbar.model == "small helper"
 
 
-async def test_stopping_while_the_model_loads_gives_the_question_back(stage: Make) -> None:
+async def test_stopping_while_the_model_loads_returns_the_question(stage: Make) -> None:
     gate = Flag()
     made = stage(PLAIN, gate=gate.wait)
     async with made.app.run_test() as pilot:
@@ -93,7 +93,7 @@ async def test_escape_stops_and_keeps_what_was_written(stage: Make, history: His
     assert (answer.content, answer.finish) == ("one two three four five", "interrupted")
 
 
-async def test_what_to_know_of_an_answer_stands_below_it_now_and_later(
+async def test_a_remark_is_shown_below_its_answer_and_when_reopened(
     stage: Make, history: History
 ) -> None:
     script = Script(passes_of("find . -mtime -100", [0], 1), remark="The command leaves out it.")
@@ -119,7 +119,7 @@ async def test_quitting_in_mid_answer_keeps_it(stage: Make, history: History) ->
     assert history.thread(history.chats()[0].id)[-1].content == "one two three four five"
 
 
-async def test_one_answer_at_a_time_and_another_chat_s_question_stays_in_the_prompt(
+async def test_a_question_in_another_chat_stays_in_the_prompt_during_an_answer(
     stage: Make,
 ) -> None:
     made = stage(SLOW)
@@ -133,7 +133,7 @@ async def test_one_answer_at_a_time_and_another_chat_s_question_stays_in_the_pro
         assert made.assistant.asked == ["first"]
 
 
-async def test_a_chat_is_left_in_mid_answer_and_found_again_grown(stage: Make) -> None:
+async def test_an_answer_grows_while_another_chat_is_open(stage: Make) -> None:
     made = stage(SLOW)
     async with made.app.run_test() as pilot:
         await send(pilot, made, "count")
@@ -149,7 +149,7 @@ async def test_a_chat_is_left_in_mid_answer_and_found_again_grown(stage: Make) -
         assert made.conversation.prompt.text == "not sent yet"
 
 
-async def test_a_question_that_does_not_fit_goes_back_into_the_prompt(
+async def test_a_question_that_does_not_fit_returns_to_the_prompt(
     stage: Make, history: History
 ) -> None:
     long = "a very long question"
@@ -178,7 +178,7 @@ async def test_a_full_disk_keeps_the_answer_on_the_screen(stage: Make) -> None:
 
 
 @pytest.mark.parametrize("key", ["shift+enter", "ctrl+j", "alt+enter"])
-async def test_new_lines_and_growing(stage: Make, key: str) -> None:
+async def test_the_prompt_grows_with_new_lines(stage: Make, key: str) -> None:
     made = stage(PLAIN)
     async with made.app.run_test(size=(80, 40)) as pilot:
         prompt = made.conversation.prompt
@@ -192,7 +192,7 @@ async def test_new_lines_and_growing(stage: Make, key: str) -> None:
         assert made.assistant.asked[0].startswith("a\nb\n")
 
 
-async def test_pasting_keeps_lines_and_drops_what_a_terminal_obeys(stage: Make) -> None:
+async def test_pasting_keeps_lines_and_neutralises_escape_sequences(stage: Make) -> None:
     made = stage()
     async with made.app.run_test() as pilot:
         made.app.post_message(events.Paste("one\rtwo\r\nthree\x1b[31m\u202e"))
@@ -200,7 +200,7 @@ async def test_pasting_keeps_lines_and_drops_what_a_terminal_obeys(stage: Make) 
         assert made.conversation.prompt.text == "one\ntwo\nthree␛[31m"
 
 
-async def test_up_in_an_empty_prompt_recalls_what_was_asked(stage: Make) -> None:
+async def test_up_in_an_empty_prompt_recalls_questions(stage: Make) -> None:
     made = stage(PLAIN)
     async with made.app.run_test() as pilot:
         prompt = made.conversation.prompt
@@ -215,7 +215,7 @@ async def test_up_in_an_empty_prompt_recalls_what_was_asked(stage: Make) -> None
         assert prompt.text == "x"
 
 
-async def test_what_is_typed_beside_the_prompt_lands_in_it(stage: Make) -> None:
+async def test_typing_outside_the_prompt_goes_into_it(stage: Make) -> None:
     made = stage()
     async with made.app.run_test() as pilot:
         await pilot.click("Transcript")
@@ -246,7 +246,7 @@ async def test_reasoning_is_folded_while_it_streams_and_afterwards(stage: Make) 
         assert "let me see now" in shown(made)
 
 
-async def test_thinking_says_how_much(stage: Make) -> None:
+async def test_thinking_shows_its_token_count(stage: Make) -> None:
     made = stage(Script(passes_of("<think> let me see now", [CHATS], 2), holds=True))
     async with made.app.run_test() as pilot:
         await send(pilot, made, "why?")
@@ -262,7 +262,7 @@ async def test_reading_a_long_prompt_shows_progress(stage: Make) -> None:
         assert made.app.screen.query_one(TopBar).state == "reading 25%"
 
 
-async def test_dropped_messages_are_said(stage: Make) -> None:
+async def test_dropped_messages_are_reported(stage: Make) -> None:
     made = stage(Script(PLAIN.passes, dropped=4))
     async with made.app.run_test() as pilot:
         await ask(pilot, made, "go on")
@@ -280,7 +280,7 @@ async def test_an_answer_that_was_cut_off_says_why(stage: Make, finish: str, sai
         assert said in shown(made)
 
 
-async def test_a_damaged_history_is_named(stage: Make) -> None:
+async def test_a_damaged_history_is_reported(stage: Make) -> None:
     made = stage()
     aside = made.locations.history.with_name("history.db.corrupt-20260101-000000")
     aside.write_bytes(b"no database")
@@ -289,7 +289,7 @@ async def test_a_damaged_history_is_named(stage: Make) -> None:
         assert f"specchat restore {aside}" in notices(made)[0]
 
 
-async def test_a_long_chat_is_laid_out_near_the_screen_only(stage: Make, history: History) -> None:
+async def test_a_long_chat_is_laid_out_only_near_the_screen(stage: Make, history: History) -> None:
     chat = history.create_chat("long")
     parent = None
     for number in range(300):
@@ -331,6 +331,6 @@ async def test_few_frames_lie_between_the_key_and_the_model_thread(
     async with made.app.run_test() as pilot:
         await ask(pilot, made, "How do I copy a directory?")
     (stack,) = stacks
-    # The key's action posts a message, on another stack; the replaced method counts, too.
+    # The key's action posts a message, which is handled on another stack.
     frames = ["Prompt.action_send", *stack, "ModelThread.ask"]
     assert len(frames) <= MAX_INTERFACE_FRAMES, frames

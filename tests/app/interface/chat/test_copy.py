@@ -1,4 +1,4 @@
-"""Answers and code are copied, wherever the clipboard is."""
+"""Answers, code and selections are copied to whichever clipboard there is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.app.interface.scripted import Script, passes_of
 from tests.waiting import TIMEOUT_S
 
 
-def test_programs_of_this_machine_come_first_and_none_over_ssh() -> None:
+def test_clipboard_programs_by_environment() -> None:
     names = [command[0] for command in clipboard_commands({"DISPLAY": ":0", "TMUX": "/tmp/socket"})]
     assert names == ["pbcopy", "xclip", "clip.exe", "tmux"]
     assert "wl-copy" in [
@@ -36,7 +36,7 @@ def test_programs_of_this_machine_come_first_and_none_over_ssh() -> None:
     assert clipboard_commands({"DISPLAY": ":0", "SSH_TTY": "/dev/pts/1"}) == []
 
 
-def test_the_first_program_that_takes_the_text_gets_it(
+def test_the_first_program_that_works_gets_the_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copy, "COPY_TIMEOUT_S", TIMEOUT_S)
@@ -78,7 +78,7 @@ async def test_the_last_answer_and_its_code_are_copied(stage: Make) -> None:
         await until(pilot, lambda: made.app.clipboard == code)
 
 
-async def test_what_is_not_there_is_not_copied(stage: Make) -> None:
+async def test_nothing_is_copied_without_an_answer_or_code(stage: Make) -> None:
     made = stage(Script(passes_of("no code here", [CHATS], 2)))
     async with made.app.run_test() as pilot:
         await pilot.press("ctrl+g")

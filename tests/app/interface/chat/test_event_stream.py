@@ -1,4 +1,4 @@
-"""Events cross from thread to thread in order, and drawing keeps to its share."""
+"""Events cross threads in order, and drawing stays within its share of the processor."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_first_batch_is_drawn_at_once() -> None:
 @pytest.mark.parametrize(
     ("cost", "pause"), [(0.0, MIN_PAUSE_S), (0.1 * MAX_CPU_SHARE, 0.1), (10.0, MAX_PAUSE_S)]
 )
-def test_a_dear_batch_makes_the_next_one_wait(cost: float, pause: float) -> None:
+def test_an_expensive_batch_delays_the_next_one(cost: float, pause: float) -> None:
     throttle = RedrawThrottle()
     throttle.drew(clock=5.0, used=1.0)
     assert throttle.wait(clock=5.0, used=1.0 + cost) == pytest.approx(pause)

@@ -1,6 +1,6 @@
-"""While another connection holds the write lock the interface goes on; the change follows.
+"""While another connection holds the write lock, the interface works on and changes are deferred.
 
-A change that waited on the interface's thread would fail here: the lock is held by that thread.
+A change made on the interface's thread would block, since that thread holds the lock here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.app.interface.scripted import Script, passes_of
 
 @contextmanager
 def locked(history: History) -> Iterator[None]:
-    """Hold the write lock over a connection of its own."""
+    """Hold the write lock over a separate connection."""
     with closing(history.new_connection()) as other, other.store.writing():
         yield
 
@@ -80,7 +80,7 @@ async def test_a_chat_that_was_left_before_it_was_stored_is_answered_where_it_be
         assert history.thread(chat.id)[0].content == "copy?"
 
 
-async def test_a_question_stopped_before_its_chat_was_stored_is_given_back(
+async def test_a_question_stopped_before_its_chat_was_stored_is_returned(
     stage: Make, history: History
 ) -> None:
     made = stage()
@@ -94,7 +94,7 @@ async def test_a_question_stopped_before_its_chat_was_stored_is_given_back(
         assert not made.assistant.asked
 
 
-async def test_an_answer_that_waits_for_the_lock_holds_up_nothing(
+async def test_an_answer_that_waits_for_the_lock_does_not_block_the_interface(
     stage: Make, history: History
 ) -> None:
     made = stage()
@@ -128,7 +128,7 @@ async def test_changes_of_chats_are_made_in_order_afterwards(stage: Make, histor
         await until(pilot, lambda: "old name" in listed.render_line(0).text)
 
 
-async def test_another_version_is_read_at_once_and_stored_afterwards(
+async def test_another_version_is_shown_at_once_and_stored_afterwards(
     stage: Make, history: History
 ) -> None:
     made = stage(*(Script(passes_of(f"{name} it is", [CHATS], 2)) for name in ("One", "Two")))
@@ -163,7 +163,7 @@ async def test_settings_and_presets_are_stored_afterwards(stage: Make, history: 
         assert [preset.system for preset in Presets(history).all()] == ["brief"]
 
 
-async def test_a_lock_that_is_not_released_is_reported_once_and_gives_the_question_back(
+async def test_a_lock_that_is_not_released_is_reported_once_and_returns_the_question(
     stage: Make, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("datastores.storage.sqlite.BUSY_TIMEOUT_S", 0.05)

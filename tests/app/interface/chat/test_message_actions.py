@@ -1,4 +1,4 @@
-"""The cursor over messages: any of them is copied, edited, answered again, by keys and clicks."""
+"""The cursor over messages: each can be copied, edited or regenerated, by key and by click."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FILLABLE = Script(passes_of(TWO_BLOCKS, [0], 3))
 
 
 def marked(stage: Stage) -> str:
-    """The first text of the message under the cursor, as it is drawn."""
+    """The lines beside the cursor mark, as drawn."""
     transcript = stage.conversation.transcript
     strips = [transcript._line(y, transcript.rich_style, None) for y in range(len(transcript.rows))]
     return "\n".join(
@@ -67,7 +67,7 @@ async def test_the_cursor_moves_over_messages_and_leaves(stage: Make) -> None:
         assert marked(made) == ""
 
 
-async def test_what_is_typed_over_messages_lands_in_the_prompt_and_runs_nothing(
+async def test_typing_over_messages_goes_into_the_prompt_and_runs_nothing(
     stage: Make, history: History
 ) -> None:
     made = stage()
@@ -134,7 +134,7 @@ async def test_a_placeholder_is_shown_as_text_whatever_it_says(stage: Make) -> N
         assert not title.spans
 
 
-async def test_an_early_question_is_edited_and_an_early_answer_given_again(stage: Make) -> None:
+async def test_earlier_messages_are_edited_and_regenerated(stage: Make) -> None:
     made = stage()
     async with made.app.run_test(size=(100, 40)) as pilot:
         await two_turns(pilot, made)
@@ -185,7 +185,7 @@ async def test_a_chat_branches_after_an_answer(stage: Make, history: History) ->
         assert dialogue(made) == ["one?", "…", "two?", "…"]
 
 
-async def test_branching_by_a_command_goes_back_turn_by_turn(stage: Make) -> None:
+async def test_branching_again_goes_back_turn_by_turn(stage: Make) -> None:
     made = stage()
     async with made.app.run_test(size=(100, 40)) as pilot:
         await two_turns(pilot, made)
@@ -200,7 +200,7 @@ async def test_branching_by_a_command_goes_back_turn_by_turn(stage: Make) -> Non
         assert made.conversation.is_editing, "a branch before a question edits it"
         await pilot.press("escape", "alt+m", "alt+n")
         assert made.conversation.prompt.has_focus
-        assert not made.conversation.is_branching, "after the last answer nothing is left out"
+        assert not made.conversation.is_branching, "after the last answer nothing is hidden"
 
 
 async def test_a_branch_without_an_answer_leaves_the_chat_as_it_was(
@@ -235,7 +235,7 @@ async def test_the_palette_branches_from_the_message_under_the_cursor(stage: Mak
         await until(pilot, lambda: dialogue(made) == ["one?", "…"])
 
 
-async def test_what_does_not_fit_a_message_is_said(stage: Make) -> None:
+async def test_actions_that_do_not_apply_to_a_message_say_so(stage: Make) -> None:
     made = stage()
     async with made.app.run_test(size=(100, 40)) as pilot:
         await two_turns(pilot, made)
@@ -263,10 +263,10 @@ async def test_a_click_on_a_version_shows_the_next_one(stage: Make) -> None:
         row = next(y for y, row in enumerate(transcript.rows) if "‹ 1/2 ›" in row.text)
         await pilot.click(transcript, offset=(40, row - transcript.scroll_offset.y))
         await pilot.pause()
-        assert version() == "‹ 1/2 ›", "beside it nothing happens"
+        assert version() == "‹ 1/2 ›", "a click next to it does nothing"
 
 
-async def test_title_model_and_the_panel_s_hint_can_be_clicked(stage: Make) -> None:
+async def test_the_title_the_model_and_the_hint_of_the_panel_can_be_clicked(stage: Make) -> None:
     made = stage()
     async with made.app.run_test(size=(80, 24)) as pilot:
         await ready(pilot, made)
@@ -280,7 +280,7 @@ async def test_title_model_and_the_panel_s_hint_can_be_clicked(stage: Make) -> N
         await pilot.press("escape")
         await pilot.click(topbar, offset=(40, 0))
         await pilot.pause()
-        assert made.app.screen is made.app.chat_screen, "between them nothing happens"
+        assert made.app.screen is made.app.chat_screen, "a click between them does nothing"
         row, text = next((y, line) for y, line in enumerate(panel._lines) if "F2" in line.plain)
         await pilot.click(panel, offset=(panel.styles.padding.left + text.plain.index("F2"), row))
         await until(pilot, lambda: panel.detailed)
@@ -313,7 +313,7 @@ async def test_an_empty_chat_has_no_cursor(stage: Make) -> None:
         ("cat <a>\ncat <b>", []),
     ],
 )
-def test_placeholders_are_named_once(code: str, names: list[str]) -> None:
+def test_placeholders_are_found_once_each(code: str, names: list[str]) -> None:
     assert placeholders(code) == names
 
 

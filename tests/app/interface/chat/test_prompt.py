@@ -1,4 +1,4 @@
-"""The prompt: what is typed in one go, as a busy machine hands it over, stands where it belongs."""
+"""The prompt takes bursts of keys, as a busy machine delivers them, and long pastes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.app.interface.conftest import (
 )
 
 
-async def test_what_is_typed_behind_enter_in_one_go_is_the_next_question(stage: Make) -> None:
+async def test_keys_after_enter_in_a_burst_belong_to_the_next_question(stage: Make) -> None:
     made = stage(PLAIN)
     async with made.app.run_test() as pilot:
         prompt = made.conversation.prompt
@@ -40,7 +40,7 @@ async def test_what_is_typed_behind_enter_in_one_go_is_the_next_question(stage: 
         await until(pilot, lambda: prompt.text == "two\nthree")
 
 
-def test_keys_that_are_read_in_one_go_are_those_that_were_pressed() -> None:
+def test_keys_read_in_a_burst_are_those_that_were_pressed() -> None:
     parsed = XTermParser().feed("he\x1bml\x1b[A^\n^")
     early = [event for event in parsed if isinstance(event, events.Event)]
     pressed = [event.key for event in as_pressed(early) if isinstance(event, events.Key)]
@@ -48,7 +48,7 @@ def test_keys_that_are_read_in_one_go_are_those_that_were_pressed() -> None:
     assert pressed == ["h", "e", "alt+m", "l", "up", circumflex, "enter", circumflex]
 
 
-async def test_what_is_typed_while_the_program_starts_is_not_lost(
+async def test_keys_pressed_during_startup_are_not_lost(
     stage: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = stage(PLAIN)
@@ -66,7 +66,7 @@ async def test_what_is_typed_while_the_program_starts_is_not_lost(
         await until(pilot, lambda: made.conversation.prompt.text == "two")
 
 
-async def test_a_long_text_is_shown_shortened_and_read_whole(stage: Make) -> None:
+async def test_a_long_paste_is_shown_shortened_and_sent_whole(stage: Make) -> None:
     made, pasted = stage(PLAIN), "word " * 200_000
     question = f"Sum up: {pasted}?"
     async with made.app.run_test() as pilot:
@@ -92,7 +92,7 @@ async def test_a_long_text_is_shown_shortened_and_read_whole(stage: Make) -> Non
         assert len(prompt.document.text) < 1000
 
 
-async def test_a_box_of_one_line_takes_the_beginning_of_a_long_paste(stage: Make) -> None:
+async def test_a_line_input_takes_the_beginning_of_a_long_paste(stage: Make) -> None:
     made = stage(PLAIN)
     async with made.app.run_test() as pilot:
         await ready(pilot, made)

@@ -1,4 +1,4 @@
-"""Messages that are sent during an answer wait for its end: visible, editable, never lost."""
+"""Messages sent during an answer are queued until it ends: visible, editable, never lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def queued(made: Stage) -> list[str]:
 
 
 async def answering(pilot: Pilot[None], made: Stage) -> None:
-    """Ask, and let two messages wait."""
+    """Ask a question, and queue two messages."""
     await send(pilot, made, "first")
     await until(pilot, lambda: "one" in shown(made))
     await send(pilot, made, "second")
@@ -37,7 +37,7 @@ async def answering(pilot: Pilot[None], made: Stage) -> None:
     await until(pilot, lambda: len(queued(made)) == 2)
 
 
-async def test_they_are_shown_while_they_wait(stage: Make) -> None:
+async def test_queued_messages_are_shown(stage: Make) -> None:
     made = stage(HELD)
     async with made.app.run_test(size=(80, 24)) as pilot:
         await answering(pilot, made)
@@ -51,7 +51,7 @@ async def test_they_are_shown_while_they_wait(stage: Make) -> None:
         assert made.conversation.transcript.size.height >= 3
 
 
-async def test_they_follow_an_answer_that_ends_by_itself(stage: Make, history: History) -> None:
+async def test_they_are_sent_when_the_answer_ends(stage: Make, history: History) -> None:
     first, flag = gated()
     made = stage(first, PLAIN)
     async with made.app.run_test(size=(80, 24)) as pilot:
@@ -65,7 +65,7 @@ async def test_they_follow_an_answer_that_ends_by_itself(stage: Make, history: H
     assert asked == ["first", "second", "third"]
 
 
-async def test_they_follow_in_their_own_chat_while_another_is_open(
+async def test_they_are_sent_in_their_own_chat_while_another_is_open(
     stage: Make, history: History
 ) -> None:
     first, flag = gated()
@@ -82,7 +82,7 @@ async def test_they_follow_in_their_own_chat_while_another_is_open(
     assert len(history.thread(chat.id)) == 6
 
 
-async def test_one_is_edited_and_one_is_removed(stage: Make) -> None:
+async def test_one_message_is_edited_and_one_is_removed(stage: Make) -> None:
     made = stage(HELD)
     async with made.app.run_test(size=(80, 24)) as pilot:
         await answering(pilot, made)

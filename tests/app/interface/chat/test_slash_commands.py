@@ -1,4 +1,4 @@
-"""Slash commands in the prompt: completed, run, refused; and messages that begin with a slash."""
+"""Slash commands are completed, run or refused; a message can begin with a slash."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def test_an_unknown_command_is_refused_with_the_nearest_one(stage: Make) -
         assert made.assistant.asked == []
 
 
-async def test_a_message_may_begin_with_a_slash(stage: Make) -> None:
+async def test_a_message_can_begin_with_a_slash(stage: Make) -> None:
     made = stage(PLAIN)
     async with made.app.run_test() as pilot:
         await ready(pilot, made)

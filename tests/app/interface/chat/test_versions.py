@@ -1,4 +1,4 @@
-"""Questions are edited and answered again; every version can be read again."""
+"""Questions are edited, answers regenerated, and every version is kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.app.interface.scripted import Script, passes_of
 ANSWERS = [Script(passes_of(f"{number} it is", [CHATS], 2)) for number in ("One", "Two", "Three")]
 
 
-async def test_an_answer_is_given_again_and_both_are_kept(stage: Make) -> None:
+async def test_an_answer_is_regenerated_and_every_version_kept(stage: Make) -> None:
     made = stage(*ANSWERS)
     async with made.app.run_test() as pilot:
         await ask(pilot, made, "which?")
@@ -35,7 +35,7 @@ async def test_an_answer_is_given_again_and_both_are_kept(stage: Make) -> None:
         assert shown(made).count("which?") == 1
 
 
-async def test_a_question_far_up_is_edited_and_its_branch_is_kept(
+async def test_an_earlier_question_is_edited_and_its_branch_kept(
     stage: Make, history: History
 ) -> None:
     made = stage(Script(passes_of("an answer", [CHATS], 2)))
@@ -60,7 +60,9 @@ async def test_a_question_far_up_is_edited_and_its_branch_is_kept(
     assert len(history.tree(chat.id)) == 8
 
 
-async def test_walking_goes_on_above_where_the_lowest_message_ends(stage: Make) -> None:
+async def test_switching_continues_above_when_the_lowest_message_has_no_more_versions(
+    stage: Make,
+) -> None:
     made = stage(*ANSWERS)
     async with made.app.run_test() as pilot:
         await ask(pilot, made, "which?")
@@ -77,7 +79,7 @@ async def test_walking_goes_on_above_where_the_lowest_message_ends(stage: Make) 
         assert seen == ["Two", "One", "One", "Three"]
 
 
-async def test_escape_leaves_the_question_as_it_was(stage: Make) -> None:
+async def test_escape_cancels_an_edit(stage: Make) -> None:
     made = stage()
     async with made.app.run_test() as pilot:
         await ask(pilot, made, "first")
@@ -91,9 +93,7 @@ async def test_escape_leaves_the_question_as_it_was(stage: Make) -> None:
         assert "‹" not in shown(made)
 
 
-async def test_an_edit_that_comes_to_nothing_can_be_changed_again(
-    stage: Make, history: History
-) -> None:
+async def test_a_failed_edit_can_be_changed_again(stage: Make, history: History) -> None:
     made = stage(ANSWERS[0], Script([], fails=ContextOverflowError("it is too long")))
     async with made.app.run_test() as pilot:
         await ask(pilot, made, "short")
@@ -109,7 +109,7 @@ async def test_an_edit_that_comes_to_nothing_can_be_changed_again(
 
 
 @pytest.mark.parametrize("key", ["ctrl+r", "ctrl+t", "alt+left"])
-async def test_nothing_moves_while_an_answer_is_written(stage: Make, key: str) -> None:
+async def test_versions_cannot_change_while_an_answer_is_written(stage: Make, key: str) -> None:
     made = stage(Script(ANSWERS[0].passes, holds=True))
     async with made.app.run_test() as pilot:
         await send(pilot, made, "first")

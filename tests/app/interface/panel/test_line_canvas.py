@@ -11,7 +11,7 @@ from app.interface.panel.panel import LineCanvas
 
 
 class Recording(LineCanvas):
-    """Records which lines it asks to be redrawn."""
+    """Records which lines are redrawn."""
 
     drawn: list[int]
 

@@ -1,4 +1,4 @@
-"""The panel is correct, honest and within its width."""
+"""The panel shows correct and honest figures within its width."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def footer_of(script: Script, width: int = 76) -> list[str]:
 
 
 def throughput(ratio: float, tokens: int = 100) -> Throughput:
-    """Half of the steps are plain, and all take equally long."""
+    """A throughput of which half the steps are plain, and all take equally long."""
     return Throughput(tokens, 1.0, ratio, tokens, tokens // 2, ratio / 2)
 
 
@@ -83,7 +83,7 @@ def test_details_and_statistics_count_accepted_drafts_alike() -> None:
     assert any(line.startswith("drafted") and line.endswith(counts) for line in table)
 
 
-def test_little_time_is_not_no_time() -> None:
+def test_a_short_saving_is_distinguished_from_none() -> None:
     stats = statistics_of(SCRIPT)
     stats.session = Throughput(47, 0.5, 0.54)
     assert phrases.saved(stats) == "<0.1 s saved"
@@ -134,7 +134,7 @@ def unaided(
         (FAST, 0.0015, "670 tok/s"),
     ],
 )
-def test_a_model_that_writes_by_itself_is_never_called_slower(
+def test_without_accepted_drafts_nothing_is_called_slower(
     status: BudgetStatus, step_s: float, said: str
 ) -> None:
     stats = statistics_of(unaided(status, step_s))
@@ -147,7 +147,7 @@ def test_a_model_that_writes_by_itself_is_never_called_slower(
     assert not [word for word in ("slower", "lost", "without", "faster") if word in text]
 
 
-def test_a_fast_model_is_said_to_be_fast() -> None:
+def test_a_fast_model_gets_its_own_advice() -> None:
     speed, ready, advice = footer_of(unaided(FAST, 0.0015, {"chats": 0.41}))
     assert speed == "670 tok/s    The model by itself."
     assert ready.startswith("possible     P▓")
@@ -157,7 +157,7 @@ def test_a_fast_model_is_said_to_be_fast() -> None:
     assert nothing == "possible     nothing yet; chats and imports help"
 
 
-def test_what_drafts_have_ready_adds_up() -> None:
+def test_shares_of_unused_drafts_add_up() -> None:
     stats = statistics_of(unaided(SLOW, 0.06, {"prompt": 0.3, "recycle": 0.05}))
     lines = [line.plain for line in column(stats, 34, 60, STYLES, detailed=False)]
     title = next(line for line in lines if line.startswith("drafts would have supplied"))
@@ -176,7 +176,7 @@ def test_percentages_add_up(parts: list[float]) -> None:
         assert (text == "0%") == (share == 0)
 
 
-def test_the_shares_of_what_drafts_held_add_up_to_the_one_beside_them() -> None:
+def test_rounded_shares_of_unused_drafts_add_up_to_their_total() -> None:
     held = {"recycle": 0.287, "prompt": 0.007, "chats": 0.005}
     stats = statistics_of(unaided(SLOW, 0.06, held, words=1000))
     lines = [line.plain for line in column(stats, 34, 60, STYLES, detailed=True)]
@@ -189,7 +189,9 @@ def test_the_shares_of_what_drafts_held_add_up_to_the_one_beside_them() -> None:
 
 def test_the_reason_why_no_draft_helped_agrees_with_the_figures() -> None:
     stats = statistics_of(unaided(SLOW, 0.06))
-    assert phrases.advice(stats, "F5") == "No draft was worth checking.", "what helps is said above"
+    assert phrases.advice(stats, "F5") == "No draft was worth checking.", (
+        "the advice is shown above"
+    )
     assert phrases.accepted(stats) == "no drafts used"
     stats.answer.possible_by_origin = {"recycle": 20}
     assert phrases.advice(stats, "F5") == "No draft was worth checking; chats and imports help."
@@ -199,7 +201,7 @@ def test_the_reason_why_no_draft_helped_agrees_with_the_figures() -> None:
 
 
 @pytest.mark.parametrize("status", [SLOW, FAST])
-def test_a_model_whose_drafts_were_used_did_not_write_by_itself(status: BudgetStatus) -> None:
+def test_a_model_with_accepted_drafts_is_not_called_unaided(status: BudgetStatus) -> None:
     script = Script(
         [*passes_of("word " * 30, [CHATS], 3), *passes_of("end " * 20, [0], 1)],
         step_s=0.06,
@@ -216,7 +218,7 @@ def test_a_model_whose_drafts_were_used_did_not_write_by_itself(status: BudgetSt
     assert "past chats" in text
 
 
-def test_nothing_is_called_slower_that_was_compared_with_another_moment() -> None:
+def test_nothing_is_called_slower_without_plain_steps() -> None:
     slow = Throughput(100, 1.0, 0.39, steps=100)
     assert phrases.ratio(slow, BUDGET_STATUS) == "no speed-up"
     slow.plain_steps, slow.undrafted_seconds = 50, 0.2
@@ -228,7 +230,7 @@ def test_nothing_is_called_slower_that_was_compared_with_another_moment() -> Non
     assert phrases.saved(stats) == "5.0 s lost"
 
 
-def test_a_few_slow_steps_with_drafts_are_no_evidence() -> None:
+def test_a_few_slow_drafted_steps_are_no_evidence() -> None:
     few = Throughput(56, 6.2, 4.6, steps=53, plain_steps=46, undrafted_seconds=4.0)
     assert few.drafted_ratio > 2
     assert phrases.ratio(few, BUDGET_STATUS) == "no speed-up"
@@ -247,7 +249,7 @@ def test_the_speed_without_drafts_is_not_shown_on_thin_evidence() -> None:
     assert speeds.rstrip().endswith("–")
 
 
-def test_acceptance_is_of_the_longest_draft() -> None:
+def test_the_acceptance_rate_is_that_of_the_longest_draft() -> None:
     stats = statistics_of(SCRIPT)
     answer = stats.answer
     assert 0 < answer.accepted <= answer.longest_drafted < answer.drafted
@@ -328,7 +330,7 @@ def test_idle_progress_in_words(progress: EncodingProgress | None, words: str) -
     assert phrases.idle(progress) == words
 
 
-def test_the_draft_model_is_named_where_there_is_one() -> None:
+def test_the_draft_model_is_named_if_there_is_one() -> None:
     stats = statistics_of(SCRIPT)
 
     def drawn() -> list[str]:
@@ -367,7 +369,7 @@ def test_details_never_collide(width: int, beside: bool) -> None:
     assert [line for line in lines if line.startswith("P past chats  ")]
 
 
-def test_passages_that_are_guessed_ahead_have_their_figures() -> None:
+def test_speculative_retrieval_has_its_figures() -> None:
     stats = statistics_of(SCRIPT)
     figures = RalmStatistics(
         strides=48, guesses=48, right=42, rollbacks=1, batches=20, stride_sum=48, queries=49

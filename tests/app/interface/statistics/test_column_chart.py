@@ -1,4 +1,4 @@
-"""Columns: exact to an eighth, never outside their frame."""
+"""Columns are exact to an eighth of a line, and within their frame."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_heights_are_exact_to_an_eighth() -> None:
     ]
 
 
-def test_what_is_not_nothing_is_seen() -> None:
+def test_small_values_are_visible() -> None:
     assert drawn(1000, 1, 0, height=1, width=9)[0].endswith("█▁ ")
 
 
@@ -46,7 +46,7 @@ def test_two_parts_share_a_cell_by_foreground_and_background() -> None:
     assert (span.style.color, span.style.bgcolor) == (RED.color, BLUE.color)
 
 
-def test_the_oldest_columns_are_left_out_where_there_are_too_many() -> None:
+def test_the_oldest_of_too_many_columns_are_left_out() -> None:
     assert drawn(*([8] * 5), 4, 2, height=1, width=AXIS_COLUMNS + 3)[0][-3:] == "█▄▂"
 
 

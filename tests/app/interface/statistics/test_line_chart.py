@@ -1,4 +1,4 @@
-"""The curve: every value at its height, and marks where they belong."""
+"""The curve has every value at its height, and its marks in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The statistics screen: opened by key and palette, read on a thread, the same after a resize."""
+"""The statistics screen is opened by key, read in a thread, and laid out again after a resize."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.app.test_usage_report import EARLIER, FIGURES, TODAY, answered, learn
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is always the same day, and the sizes of files are left out."""
+    """Fix the date and the sizes on disk."""
 
     class Today(date):
         @classmethod
@@ -41,7 +41,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fill(history: History) -> None:
-    """Eleven weeks of answers that gained more and more from drafts, and of learning."""
+    """Eleven weeks of learning, and of answers that gain more and more from drafts."""
     measured = ((0.806, 0.824), (0.824, 0.851))
     learned = [
         {"acceptance_before": before, "acceptance": after, "steps": 96.0}
@@ -110,7 +110,7 @@ def test_statistics_in_light(
     assert snap_compare(made.app, terminal_size=size, run_before=act)
 
 
-async def test_it_is_read_on_another_thread_and_closed_by_a_key(
+async def test_the_report_is_read_on_another_thread_and_closed_by_a_key(
     stage: Make, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads = []
@@ -144,7 +144,7 @@ async def test_every_line_fits_after_a_resize(stage: Make, history: History) -> 
             )
 
 
-async def test_a_history_that_cannot_be_read_says_so(
+async def test_an_unreadable_history_is_reported(
     stage: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""An answer with reasoning: folded, unfolded, growing, and with its origins highlighted."""
+"""Answers with reasoning: folded, unfolded, growing, and with highlighted origins."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_stopped_reasoning_is_folded_and_unfolds() -> None:
     assert shown(answer) == ["▾ Thought (2 words)", "▏ Seventeen and", "■ stopped"]
 
 
-def test_nothing_of_the_channels_shows_while_they_grow() -> None:
+def test_channel_markers_are_never_shown_while_the_answer_grows() -> None:
     answer = Answer("", GROWING)
     for letter in CHANNELS:
         answer.append_fragment([Piece(letter, 0)])
@@ -52,7 +52,7 @@ def test_nothing_of_the_channels_shows_while_they_grow() -> None:
     assert shown(answer)[-1] == "It is 40."
 
 
-def test_highlighted_origins_are_those_of_the_answer_alone() -> None:
+def test_only_the_answer_proper_has_highlighted_origins() -> None:
     layout = replace(LAYOUT, highlight_origins=True)
     answer = Answer(COHERE, "stop", runs=[[len(COHERE), ""]])
     assert shown(answer, layout) == ["▸ Thought (1 word)", "It is 40."]

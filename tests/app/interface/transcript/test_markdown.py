@@ -1,4 +1,4 @@
-"""Markdown as lines: streaming equals laying out at once, for any text."""
+"""Markdown as lines: streaming equals laying out at once for any text."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_any_text_at_any_width(text: str, width: int) -> None:
     "text",
     ["[/INST] and [bold", "<b>html</b> <script>", "[label]: not-a-definition", "a &amp b", "***"],
 )
-def test_what_looks_like_markup_is_shown(text: str) -> None:
+def test_text_that_looks_like_markup_is_shown(text: str) -> None:
     shown = "\n".join(lines_of(text))
     assert shown == text or text == "***"
 
@@ -101,17 +101,17 @@ def test_what_looks_like_markup_is_shown(text: str) -> None:
         "costs $5 and $10, $HOME/$USER",
     ],
 )
-def test_latex_is_shown_as_it_was_written(text: str) -> None:
+def test_latex_is_shown_as_written(text: str) -> None:
     assert "\n".join(lines_of(text, width=80)) == text
 
 
-def test_what_is_no_formula_is_markdown() -> None:
+def test_text_outside_formulas_is_markdown() -> None:
     assert lines_of(r"costs $5 and *that* $10") == ["costs $5 and that $10"]
     assert lines_of(r"\*not\_bold\* \[x] \( *y*") == ["*not_bold* [x] ( y"]
     assert lines_of("\\[\nopen\n\n*after*") == ["\\[", "open", "", "after"]
 
 
-def test_columns_of_a_table_stand_whatever_is_in_its_cells() -> None:
+def test_columns_of_a_table_are_aligned_for_any_characters() -> None:
     cells = ["a", "日本", "😀", clean("⚠️"), clean("👍🏽"), clean("1️⃣"), "e\u0301", "🇩🇪"]
     rows = lines_of("| h | x |\n|-|-|\n" + "".join(f"| {cell} | end |\n" for cell in cells))
     assert {cell_len(row.partition("end")[0]) for row in rows[2:]} == {7}
@@ -127,7 +127,7 @@ def test_links_are_written_out_and_not_clickable() -> None:
     assert not any(style.link or any("@" in key for key in style.meta) for style in styles)
 
 
-def test_line_breaks_stay_where_the_model_made_them() -> None:
+def test_line_breaks_of_the_model_are_kept() -> None:
     assert lines_of("roses\nviolets") == ["roses", "violets"]
 
 
@@ -153,7 +153,7 @@ def test_a_long_text_is_parsed_in_parts_as_if_it_were_streamed(
     assert lines_of(text) == whole
 
 
-def test_a_huge_table_is_laid_out_in_parts_and_whole() -> None:
+def test_a_huge_table_is_laid_out_completely() -> None:
     rows = [f"| row {number} | value |" for number in range(1000)]
     shown = "\n".join(lines_of("\n".join(["| a | b |", "|---|---|", *rows])))
     assert all(f"row {number} " in shown for number in (0, 1, 500, 999))

@@ -1,4 +1,4 @@
-"""Words are coloured by origin, in live answers and in stored ones."""
+"""The words of live and stored answers are coloured by origin."""
 
 from __future__ import annotations
 

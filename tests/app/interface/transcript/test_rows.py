@@ -1,4 +1,4 @@
-"""The window of rows, compared with laying everything out."""
+"""The window of rows equals a part of the whole layout."""
 
 from __future__ import annotations
 

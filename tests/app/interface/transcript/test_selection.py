@@ -1,4 +1,4 @@
-"""Selecting with the mouse: what is dragged over is highlighted, and copied as it was written."""
+"""A selection with the mouse is highlighted, and copied as the text was written."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def chat(history: History) -> int:
 
 
 def places(made: Stage, text: str) -> tuple[int, int]:
-    """Column and line on the screen at which `text` is painted."""
+    """Column and line of `text` on the screen."""
     for y, strip in enumerate(made.app.screen._compositor.render_strips()):
         if (x := strip.text.find(text)) >= 0:
             return x, y
@@ -72,7 +72,7 @@ async def drag(
 
 
 def highlighted(made: Stage) -> str:
-    """What is painted in the colours of a selection."""
+    """The text on the screen in the colours of a selection."""
     style = made.app.screen.get_component_rich_style("screen--selection")
     return "".join(
         segment.text
@@ -93,7 +93,7 @@ async def opened(pilot: Pilot[None], made: Stage, chat: int) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_what_is_dragged_over_is_copied_as_written(
+async def test_a_dragged_selection_is_copied_as_written(
     stage: Make, chat: int, size: tuple[int, int]
 ) -> None:
     made = stage()
@@ -145,13 +145,13 @@ async def test_a_selection_across_messages_has_no_frame(
         last, below = places(made, "‹ 2/2 ›")
         copied = await drag(pilot, made, (x, y), (last + 3, below))
         assert copied == "Again?\n\n" + "第一行" * 40
-        # Words without spaces are divided at the edge: a line ends where it ends on the screen.
+        # A word without spaces is divided at the edge of the screen.
         x, y = places(made, "第一行")
         width = made.conversation.transcript._layout.width // 2  # type: ignore[union-attr]
         assert await drag(pilot, made, (x, y), (x + 2 * width, y)) == ("第一行" * 40)[:width]
 
 
-async def test_a_double_click_takes_a_word_and_a_triple_one_a_paragraph(
+async def test_a_double_click_selects_a_word_and_a_triple_click_a_paragraph(
     stage: Make, chat: int
 ) -> None:
     made = stage()
@@ -171,8 +171,10 @@ async def test_a_double_click_takes_a_word_and_a_triple_one_a_paragraph(
 
 
 @pytest.mark.parametrize("clicks", [1, 2, 3])
-def test_a_selection_is_seen(stage: Make, snap_compare: Compare, chat: int, clicks: int) -> None:
-    """Dragged over two lines by their coordinates; a word by a double click; a paragraph."""
+def test_a_selection_is_highlighted(
+    stage: Make, snap_compare: Compare, chat: int, clicks: int
+) -> None:
+    """A drag over two lines, a word by a double click, a paragraph by a triple click."""
     made = stage()
 
     async def act(pilot: Pilot[None]) -> None:
@@ -206,7 +208,7 @@ async def test_a_selection_survives_a_new_width_and_ends_with_its_chat(
         assert not made.app.screen.get_selected_text()
 
 
-async def test_a_drag_that_leaves_the_transcript_takes_what_is_visible(
+async def test_a_drag_that_leaves_the_transcript_selects_what_is_visible(
     stage: Make, chat: int
 ) -> None:
     made = stage()
