@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from sqlite_utils import Database
 
 from datastores.storage.erasure import erase_requested, request_erasure
-from datastores.storage.sqlite import Schema, Store
+from datastores.storage.schema import Schema
+from datastores.storage.sqlite import Store
 
 Ids = NDArray[np.uint32]
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from datastores.chats.figures import rename_figures
-from datastores.storage.sqlite import Schema
+from datastores.storage.schema import Schema
 from datastores.tokens import unpack
 
 SYSTEM = "system"

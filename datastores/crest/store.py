@@ -28,7 +28,8 @@ from datastores.crest.build import BuiltStore, build, count, select
 from datastores.crest.counting import TokenText
 from datastores.crest.subtraction import BaseTier, Subtraction, drop_uses, overwrite
 from datastores.storage.erasure import empty_log
-from datastores.storage.sqlite import Schema, Store
+from datastores.storage.schema import Schema
+from datastores.storage.sqlite import Store
 from datastores.tokens import unpack
 
 

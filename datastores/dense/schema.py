@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlite_utils import Database
 
-from datastores.storage.sqlite import Schema
+from datastores.storage.schema import Schema
 
 
 def _keys_and_tokens(db: Database) -> None:

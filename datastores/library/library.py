@@ -21,7 +21,8 @@ from datastores.library.documents import (
     StoreDocument,
 )
 from datastores.storage.erasure import erase_requested, request_erasure
-from datastores.storage.sqlite import Schema, Store
+from datastores.storage.schema import Schema
+from datastores.storage.sqlite import Store
 
 
 def _imports_and_texts(db: Database) -> None:

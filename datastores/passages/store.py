@@ -16,7 +16,8 @@ from sqlite_utils import Database
 
 from datastores.passages.chunks import Chunk, Passage
 from datastores.storage.erasure import erase_requested, request_erasure
-from datastores.storage.sqlite import Schema, Store
+from datastores.storage.schema import Schema
+from datastores.storage.sqlite import Store
 
 INDEX = "chunks_index"
 """The word index (FTS5)."""

@@ -25,7 +25,8 @@ from datastores.replay_buffer import states
 from datastores.replay_buffer.record import ReplayRecord, pack, require_valid, unpack
 from datastores.storage.erasure import erase_requested, request_erasure
 from datastores.storage.integrity import verify_checksum, with_checksum
-from datastores.storage.sqlite import Schema, Store
+from datastores.storage.schema import Schema
+from datastores.storage.sqlite import Store
 
 MAX_BYTES = 64 * 2**20
 """Size of all records: about 1,500 answers of 300 tokens, at 100 positions each."""

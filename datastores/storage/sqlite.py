@@ -12,9 +12,8 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -35,6 +34,7 @@ from datastores.storage.integrity import (
     schema_version,
     translate_errors,
 )
+from datastores.storage.schema import Schema, convert, table_columns
 
 Parameters = Sequence[object] | Mapping[str, object]
 
@@ -45,28 +45,6 @@ OPEN_TIMEOUT_S = 10.0
 """Longest wait for another process that checks or converts the file."""
 BUSY_POLL_S = 0.002
 """Interval of attempts to start a transaction."""
-SEQUENCES = "sqlite_sequence"
-"""The table in which SQLite keeps the largest id that each AUTOINCREMENT table ever had."""
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """The tables of a store.
-
-    Attributes:
-        version: increases whenever `create` changes, or its tables are to be filled again.
-        create: creates the tables, indexes and triggers in an empty database.
-        lasting: tables that every version has, with all columns that have no default.
-        cache: whether the owner fills an empty file again; a file of an earlier version is then
-            emptied. Otherwise it keeps the columns that both versions have.
-        convert: converts the kept content to this version; None if that is not needed.
-    """
-
-    version: int
-    create: Callable[[Database], None]
-    lasting: frozenset[str] = frozenset()
-    cache: bool = False
-    convert: Callable[[Database], None] | None = None
 
 
 class Store:
@@ -304,7 +282,7 @@ def require_sound(path: Path, schema: Schema, *, whole: bool = False) -> None:
     with closing(_connect(path, "ro")) as connection:
         version = schema_version(connection)
         try:
-            found = _columns(connection)
+            found = table_columns(connection)
         except sqlite3.DatabaseError as error:  # also for an index without its own tables
             if is_busy(error):
                 raise
@@ -320,19 +298,9 @@ def _columns_of(schema: Schema, *, earlier: bool) -> set[tuple[str, str]]:
         _configure(connection)
         schema.create(_database(connection))
         if not earlier:
-            return _columns(connection)
-        needed = _columns(connection, "c.dflt_value IS NULL")
+            return table_columns(connection)
+        needed = table_columns(connection, "c.dflt_value IS NULL")
         return {(table, column) for table, column in needed if table in schema.lasting}
-
-
-def _columns(connection: sqlite3.Connection, which: str = "true") -> set[tuple[str, str]]:
-    """Each column with its table, for which the SQL expression `which` holds."""
-    return set(
-        connection.execute(
-            "SELECT m.name, c.name FROM sqlite_master AS m, pragma_table_info(m.name) AS c"
-            f" WHERE m.type = 'table' AND {which}"
-        )
-    )
 
 
 def _make_private(path: Path) -> None:
@@ -350,7 +318,7 @@ def _connected(path: Path, schema: Schema) -> Database:
         _configure(connection)
         db = _database(connection)
         if schema_version(connection) != schema.version:
-            _convert(db, schema)
+            convert(db, schema)
     except BaseException:
         connection.close()
         raise
@@ -386,50 +354,6 @@ def _configure(connection: sqlite3.Connection) -> None:
     # Deleted content must not remain in the file, nor in a temporary one.
     connection.execute("PRAGMA secure_delete = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
-
-
-def _convert(db: Database, schema: Schema) -> None:
-    """Create the tables of `schema`, filled with the earlier version's values of the same columns,
-    in one transaction."""
-    db.conn.execute("PRAGMA foreign_keys = OFF")  # tables are dropped and filled in any order
-    with db.atomic():
-        tables = _tables(db.conn, "table")
-        kept = [] if schema.cache else tables
-        for table in kept:
-            db.conn.execute(f"CREATE TEMP TABLE old_{table} AS SELECT * FROM main.{table}")
-        for table in (*_tables(db.conn, "virtual"), *tables):
-            if table != SEQUENCES:  # its rows are deleted with their tables
-                db.conn.execute(f"DROP TABLE main.{table}")
-        schema.create(db)
-        for table in kept:
-            _take_over(db.conn, table)
-        if kept and schema.convert is not None:
-            schema.convert(db)
-        db.conn.execute(f"PRAGMA user_version = {schema.version}")
-    db.conn.execute("PRAGMA foreign_keys = ON")
-
-
-def _tables(connection: sqlite3.Connection, kind: str) -> list[str]:
-    """The tables of a kind; `SEQUENCES` comes last, since filling the others changes it."""
-    sql = (
-        "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = ?"
-        " AND (name NOT LIKE 'sqlite!_%' ESCAPE '!' OR name = ?) ORDER BY name = ?"
-    )
-    return [name for (name,) in connection.execute(sql, (kind, SEQUENCES, SEQUENCES))]
-
-
-def _take_over(connection: sqlite3.Connection, table: str) -> None:
-    """Fill `table` with the saved rows, if the table still exists."""
-    columns = _columns(connection)
-    names = ", ".join(
-        name
-        for (name,) in connection.execute(f"SELECT name FROM pragma_table_info('old_{table}')")
-        if (table, name) in columns
-    )
-    if names:
-        connection.execute(f"DELETE FROM main.{table}")
-        connection.execute(f"INSERT INTO main.{table} ({names}) SELECT {names} FROM old_{table}")
-    connection.execute(f"DROP TABLE old_{table}")
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:

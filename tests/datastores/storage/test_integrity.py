@@ -17,7 +17,8 @@ from sqlite_utils import Database
 
 from datastores.errors import StoreError
 from datastores.storage import integrity
-from datastores.storage.sqlite import Schema, Store
+from datastores.storage.schema import Schema
+from datastores.storage.sqlite import Store
 
 WRITER = """
 import sys

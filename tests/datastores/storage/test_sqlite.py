@@ -17,7 +17,8 @@ from sqlite_utils import Database
 from datastores.errors import StoreError
 from datastores.storage import functions, sqlite
 from datastores.storage.integrity import MAX_CHECKED_BYTES, damage_mark, require_usable
-from datastores.storage.sqlite import Schema, Store
+from datastores.storage.schema import Schema
+from datastores.storage.sqlite import Store
 from tests.datastores.conftest import fill, remount
 
 
