@@ -198,7 +198,6 @@ def _with_present_names(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _require_counts(config: Config, path: Path) -> None:
-    """Raise InputError for a count that is out of range."""
     for names, least in LEAST.items():
         value: Any = config
         for name in names.split("."):

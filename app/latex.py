@@ -99,5 +99,4 @@ def _last_line(state: StateBlock, closing: re.Pattern[str], start: int, end: int
 
 
 def _line(state: StateBlock, line: int) -> str:
-    """A line without its indentation."""
     return state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]]

@@ -215,7 +215,6 @@ def make_folder(directory: Path) -> None:
 
 
 def _is_read_only(directory: Path) -> bool:
-    """Whether it is on a read-only file system."""
     return hasattr(os, "statvfs") and bool(os.statvfs(directory).f_flag & os.ST_RDONLY)
 
 

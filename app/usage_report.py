@@ -167,7 +167,6 @@ def _periods(daily: Sequence[DayUsage], days: int, today: date) -> Iterator[Peri
 
 
 def _names(daily: Iterable[DayUsage]) -> dict[str, str]:
-    """Latest stored name of each model, by fingerprint."""
     names: dict[str, str] = {}
     for day in daily:
         names[day.model] = current_name(day.name) or names.get(day.model, "")
@@ -240,7 +239,6 @@ def _stores(locations: Locations) -> Iterator[StoreSize]:
 
 
 def _database(path: Path) -> Iterator[Path]:
-    """A database with its write-ahead log."""
     return path.parent.glob(f"{path.name}*")
 
 

@@ -174,7 +174,6 @@ def ask(
 
 
 def _index_exchange(history: History, chat: int, locations: Locations, engine: Engine) -> None:
-    """Index the last question and answer of `chat` for drafting."""
     question = history.message(history.chat(chat).active or 0).parent or 0
     catch_up(locations, engine.path, engine.vocabulary, engine.crest_bytes, question - 1)
 

@@ -164,7 +164,6 @@ def _settings(locations: Locations) -> Finding:
 
 
 def _search(locations: Locations) -> Finding:
-    """How imported texts are searched."""
     try:
         setting = load_config(locations.settings).embedding
     except SpecchatError:
@@ -311,7 +310,6 @@ def _reopening(engine: Engine, locations: Locations) -> Finding:
 
 
 def _speed(engine: Engine) -> Finding:
-    """The time of one forward pass without drafts, at a short context."""
     costs = engine.costs
     if not costs.state()["plain"]:
         return Finding("speed", OK, "not measured yet; the first answer measures it")

@@ -170,7 +170,6 @@ def use(options: Options, name: str | None, draft_model: str | None) -> None:
 
 
 def _use_model(name: str, locations: Locations) -> None:
-    """Switch to the model `name`, and print remarks on it."""
     model = choose(name, locations)
     click.echo(one_line(f"Switched to {model.name}", MAX_LINE_CHARACTERS))
     if model.name == BUILT_IN:
@@ -283,7 +282,6 @@ def pull(options: Options, wanted: str) -> None:
 
 
 def _with_progress(offer: RemoteModel, cache: Path) -> Path:
-    """Download with a progress bar on stderr."""
     label = one_line(f"{offer.repository}:{offer.tag}")
     with (
         closing(download.download_model(offer, cache)) as events,

@@ -112,7 +112,6 @@ def _imported(
 
 
 def _watch(paths: Sequence[Path], locations: Locations, watched: bool, as_json: bool) -> None:
-    """Start or stop watching the imports at `paths`."""
     known = read_imports(locations.imported)
     for import_path in (import_path_of(path) for path in paths):
         if import_path not in known or known[import_path].watched == watched:
@@ -297,7 +296,6 @@ def _update_passages(library: Library, passages: PassageStore, status: StatusLin
 
 
 def _passage_lines(one: FoundPassage) -> Iterator[str]:
-    """Place, headings, and the indented text."""
     place = f"{one.path}:{one.chunk.first_line}"
     yield click.style(one_line(place, MAX_LINE_CHARACTERS), bold=True)
     if one.chunk.heading:

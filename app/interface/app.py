@@ -192,7 +192,6 @@ class Specchat(App[None], inherit_bindings=False):
         super().exit(result, return_code, message)
 
     def _end(self, code: int) -> None:
-        """Exit on a signal."""
         if is_terminal_gone():
             # Textual's output thread died with the terminal, and a normal exit waits for it.
             try:

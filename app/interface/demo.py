@@ -103,7 +103,6 @@ class Demo:
         self._caption.update(keymap_of(self._conversation).fill(text))
 
     async def _answer(self, question: str) -> MeasuredAnswer:
-        """Send `question`, and wait for its answer."""
         conversation = self._conversation
         await self._wait(PAUSE_S)
         self._requests += 1
@@ -114,7 +113,6 @@ class Demo:
         return MeasuredAnswer(answer.step_tokens, answer.steps, taken.seconds, taken.plain_seconds)
 
     async def _import(self) -> None:
-        """Import the file, and wait until it is indexed for drafting."""
         task = self._import_task
         task.subscribe(_ignore)  # the caption replaces the notification
         task.begin(str(self._stage.file))

@@ -221,7 +221,6 @@ class ChatScreen(Screen[None]):
         self.set_class(width >= MIN_COLUMNS_CHAT_LIST if listed is None else listed, "-listed")
 
     def _uncover_chat(self) -> None:
-        """Hide a list that covers the chat when it loses the focus."""
         if self.has_class("-tight") and self.focused not in (None, self.chat_list):
             self.navigation.hide()
 
@@ -312,7 +311,6 @@ class ChatScreen(Screen[None]):
             panel.redraw()
 
     def action_command(self, name: str) -> None:
-        """Run a command of the table."""
         RUN[name](self)
 
     def act_on_chat(self, action: str) -> None:

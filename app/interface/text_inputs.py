@@ -93,7 +93,6 @@ class LineInput(Input):
         await run_bindings_in_order(self, event)
 
     def _on_paste(self, event: events.Paste) -> None:
-        """Sanitise and truncate the text."""
         event.text = clean(event.text[:MAX_PASTED_CHARACTERS])
 
 
@@ -154,7 +153,6 @@ class TextInput(TextArea):
         await run_bindings_in_order(self, event)
 
     async def _on_paste(self, event: events.Paste) -> None:
-        """Sanitise the text, in which terminals send line ends as carriage returns."""
         pasted = clean(event.text)
         room = MAX_SHOWN_CHARACTERS - len(self.document.text)
         event.text = self._shortened(pasted, max(room, 3 * ENDS_SHOWN))

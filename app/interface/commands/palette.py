@@ -41,7 +41,6 @@ class CommandsProvider(Provider):
         return partial(self.screen.run_action, command.action)
 
     def _title_with_keys(self, command: Command) -> Text:
-        """Title and keys."""
         return Text.assemble(
             command.title, (f"  {keymap_of(self.screen).display(command.id)}", "dim")
         )

@@ -79,7 +79,6 @@ class CitedPassages(ListDialog[None]):
 
     @on(OptionList.OptionHighlighted)
     def _show(self) -> None:
-        """Show the highlighted passage."""
         cited = self._cited
         if cited is None:
             return
@@ -98,11 +97,9 @@ class CitedPassages(ListDialog[None]):
         return self._texts[self._row] if self._texts else None
 
     def _entry(self, index: int) -> Text:
-        """Number and place of a citation."""
         return Text(f"[{index + 1}] {tilde_path(self._citations[index].place)}")
 
     def _lines(self, cited: CitedText) -> Iterator[Text]:
-        """The passage with line numbers, below its heading."""
         dim, warning = (component_color(self, f"cited--{kind}") for kind in ("dim", "warning"))
         if cited.chunk is None or cited.changed:
             yield Text(GONE if cited.chunk is None else CHANGED, warning)
@@ -117,7 +114,6 @@ class CitedPassages(ListDialog[None]):
 
     @on(OptionList.OptionSelected)
     def action_open(self) -> None:
-        """Open the file of the highlighted passage in the user's editor."""
         cited = self._cited
         if cited is None or cited.chunk is None:
             return
@@ -128,7 +124,6 @@ class CitedPassages(ListDialog[None]):
 
 
 def _numbered(chunk: Chunk, dim: Style) -> Iterator[Text]:
-    """The chunk's lines with their numbers."""
     width = len(str(chunk.last_line))
     for number, line in enumerate(chunk.content.split("\n"), start=chunk.first_line):
         yield Text.assemble((f"{number:>{width}}  ", dim), clean(line))

@@ -64,7 +64,6 @@ class PresetList(ListDialog[Preset | None]):
         )
 
     def _line(self, preset: Preset) -> Text:
-        """The name and, dimmed, its settings."""
         settings = [f"{name} {value}" for name, value in preset.sampling.items()]
         said = one_line(", ".join([*settings, *filter(None, [preset.system])]), 120)
         dim = component_color(self, "presets--dim")

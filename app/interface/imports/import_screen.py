@@ -104,7 +104,6 @@ class ImportScreen(ListDialog[None]):
         self._list_skipped()
 
     def _list_skipped(self) -> None:
-        """List skipped files and removed secrets once the import has ended."""
         state, log = self._import_task.state, self.list_widget
         names = 0 if state.running else sum(state.report.counts.values()) + state.report.redacted
         self.query_one(Vertical).set_class(names > 0, "-tall")
@@ -117,7 +116,6 @@ class ImportScreen(ListDialog[None]):
     @on(Input.Changed)
     @work(exclusive=True)
     async def _typed(self, event: Input.Changed) -> None:
-        """Show the possible completions of the path."""
         found = await asyncio.to_thread(completion, event.value)
         if self.display:
             self._show_completions(found)
@@ -153,7 +151,6 @@ class ImportScreen(ListDialog[None]):
         self.app.push_screen(ImportsScreen(self._import_task, self._deletion_task), self._type_path)
 
     def _type_path(self, path: str | None) -> None:
-        """Put the path of an import into the box, to import it again."""
         self.query_one(Vertical).display = True
         self.redraw()
         if path is not None:

@@ -98,14 +98,12 @@ class ImportsScreen(ListDialog[str | None]):
         self._list()
 
     def _list(self) -> None:
-        """List the imports; the same row stays highlighted."""
         row = self.list_widget.highlighted or 0
         self.list_widget.clear_options()
         self.list_widget.add_options([self._prompt(one) for one in self._imports])
         self.list_widget.highlighted = min(row, len(self._imports) - 1) if self._imports else None
 
     def _prompt(self, listed: ListedImport) -> Text:
-        """The path and the time of the import, and a second line with its contents."""
         dim, warning = (component_color(self, f"imports--{kind}") for kind in ("dim", "warning"))
         width = max(20, self.list_widget.scrollable_content_region.width - 2)
         when = (
@@ -147,7 +145,6 @@ class ImportsScreen(ListDialog[str | None]):
             await self._read_imports()
 
     def action_forget(self) -> None:
-        """Delete the highlighted import, after a confirmation."""
         if self._highlighted is None:
             return
         stored = self._highlighted.stored

@@ -115,7 +115,6 @@ class WatchTask(BackgroundTask):
         return Check(import_path, state, change)
 
     async def _apply(self, check: Check, change: FolderChange) -> None:
-        """Import changed files and delete removed ones."""
         import_path, before = check.import_path, self._states.get(check.import_path)
         assert check.state is not None
         self._states[import_path] = check.state

@@ -147,7 +147,6 @@ class ModelPicker(ListDialog[FoundModel | None]):
 
     @work(exclusive=True)
     async def _search(self) -> None:
-        """Search this machine for models, listing them as they are found."""
         listed_at = float("-inf")
         try:
             catalogues = catalogue(self._locations, self._in_use)
@@ -237,7 +236,6 @@ class ModelPicker(ListDialog[FoundModel | None]):
             return []
 
     def _show_note(self, note: str) -> None:
-        """Show a note below the list."""
         static = self.query_one(Static)
         static.update(note)
         static.display = bool(note)
@@ -273,7 +271,6 @@ class ModelPicker(ListDialog[FoundModel | None]):
             self.dismiss(None if row.in_use else row.model)
 
     def _download(self, name: str) -> None:
-        """Begin the download, and return to the models on this machine, which include it."""
         self._download_task.begin(name)
         with self.prevent(Input.Changed):
             self.query_one(Input).clear()
@@ -287,7 +284,6 @@ class ModelPicker(ListDialog[FoundModel | None]):
             self.set_timer(REDRAW_SECONDS, self._redraw_download)
 
     def _redraw_download(self) -> None:
-        """Redraw the download; once it is complete, search for models again."""
         self._redraw_pending = False
         fetch = self._download_task.fetch
         if fetch is not None and fetch.path is not None:

@@ -136,7 +136,6 @@ def render(row: PickerRow, free_memory: int, width: int, styles: PanelStyles) ->
 
 
 def _matches(listed: ListedModel, words: Sequence[str]) -> bool:
-    """Whether every word occurs in the model's name, quantisation, place or architecture."""
     model = listed.model
     text = f"{model.name} {model.quantisation} {model.place} {model.architecture}".casefold()
     return all(word in text for word in words)
@@ -239,7 +238,6 @@ def _offer(row: OfferRow, free_memory: int, width: int, styles: PanelStyles) -> 
 def _head(
     name: str, remark: str, style: Style, width: int, styles: PanelStyles, *, bold: bool = False
 ) -> Text:
-    """The first line: the name, and a right-aligned remark."""
     line = Text.assemble((one_line(name), styles.text + Style(bold=bold)))
     line.truncate(max(MIN_NAME_COLUMNS, width - len(remark) - 2), overflow="ellipsis")
     line.pad_right(max(0, width - line.cell_len - len(remark)))

@@ -124,7 +124,6 @@ class ModelSwitch:
             await self._switch(name, path)
 
     async def _switch(self, model: str, path: Path) -> None:
-        """Load another model, and store the choice if that succeeds."""
         self._conversation.topbar.model = ""
         if not await self._await_model(self._conversation.model_thread.switch(str(path))):
             return
