@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from textual.worker import Worker
 
 from app.interface.chat.conversation import Conversation
 from app.interface.workers import start_worker
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
 
 T = TypeVar("T")
 
@@ -69,6 +72,11 @@ class BackgroundTask:
         except asyncio.CancelledError as cancelled:
             await asyncio.wait([running])
             raise cancelled from running.exception()
+
+    @property
+    def _engine(self) -> Engine | None:
+        model = self._conversation.model_thread.model
+        return model.engine if model is not None else None
 
     def _notify_listener(self) -> None:
         if self._listener is not None:

@@ -1,11 +1,9 @@
-"""Which keys run what: the names by which keys are remapped, and the checks of a remapping.
+"""The keymap: default and remapped keys by binding id, and the checks of a remapping.
 
-Textual applies the remapping (`App.set_keymap`, by binding id) but reports neither unknown ids nor
-unknown keys, and a clash only when the key is pressed. So this module checks, at start-up, that
-each id exists, that each key exists, and that no key means two things in one place. It also writes
-keys for people, in hints, the help screen and README.md.
-
-Refuses to know what a binding runs: the screens and widgets that declare it do.
+Textual applies a remapping (`App.set_keymap`, by binding id) but reports neither unknown ids nor
+unknown keys, and a clash only when the key is pressed. So this module checks at start-up that each
+id and each key exists, and that no key has two meanings in one scope. It also formats keys for
+hints, the help screen and the generated pages.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from textual.keys import Keys as TextualKeys
 from datastores.errors import InputError
 
 UNBOUND = "none"
-"""The key of a binding that has none; no keyboard has a key of this name."""
+"""The key of an unbound binding; no keyboard has a key of this name."""
 
 FORMER_IDS = {
     "answer.sources": "answer.citations",
@@ -38,7 +36,7 @@ FORMER_IDS = {
         )
     },
 }
-"""What earlier versions called bindings, in settings → their ids now."""
+"""Former → present binding ids in settings."""
 
 MODIFIERS = {"ctrl", "alt", "shift", "super", "hyper", "meta"}
 
@@ -58,15 +56,15 @@ _ALIASES = {alias: key for key, aliases in KEY_ALIASES.items() for alias in alia
 
 
 def display_key(key: str) -> str:
-    """A key as people write it: `Ctrl+N`, `Esc`."""
+    """A key as shown to users: `Ctrl+N`, `Esc`."""
     return "+".join(_DISPLAY_NAMES.get(part, part.capitalize()) for part in key.split("+"))
 
 
 def parse_key(written: str, where: str) -> str:
-    """Textual's name of the key that a person writes as `Ctrl+N` or `esc`.
+    """Textual's name of a key that is written like `Ctrl+N` or `esc`.
 
     Args:
-        where: where it is written; the error starts with it.
+        where: prefix of error messages.
 
     Raises:
         InputError: there is no such key.
@@ -76,7 +74,7 @@ def parse_key(written: str, where: str) -> str:
         last.lower(), last if len(last) == 1 and not modifiers else last.lower()
     )
     modifiers = [modifier.lower() for modifier in modifiers]
-    # With a modifier, terminals report letters and digits only.
+    # With a modifier, terminals report only letters and digits.
     exists = last.isalnum() if modifiers and len(last) == 1 else _is_key_name(last)
     if not exists or not MODIFIERS.issuperset(modifiers):
         raise InputError(f"{where}: {written!r} is not a key; examples: ctrl+g, alt+up, f5")
@@ -103,11 +101,10 @@ class Scope:
     """A place where keys work: a screen, a dialog or a focused widget.
 
     Attributes:
-        title: its name for people.
         bindings: its own bindings; each has an id.
-        text_box: the bindings of its text box, which receives keys first; None without a text box.
-        enclosing: the scope whose keys work here too.
-        text_box_name: what its text box is called in errors.
+        text_box: bindings of its text box, which receives keys first; None without a text box.
+        enclosing: scope whose keys also work here.
+        text_box_name: name of the text box in errors.
     """
 
     title: str
@@ -117,7 +114,7 @@ class Scope:
     text_box_name: str = "the text box"
 
     def commands(self) -> dict[str, tuple[str, tuple[str, ...]]]:
-        """By binding id: its title and its default keys."""
+        """Title and default keys by binding id."""
         found: dict[str, tuple[str, tuple[str, ...]]] = {}
         for bound in Binding.make_bindings(self.bindings):
             assert bound.id is not None, bound
@@ -128,10 +125,10 @@ class Scope:
 
 
 class Keymap:
-    """Every binding id with its keys.
+    """The keys of every binding id.
 
     Attributes:
-        overrides: the person's own keys by binding id, in the form of `App.set_keymap`.
+        overrides: remapped keys by binding id, as `App.set_keymap` expects them.
     """
 
     def __init__(
@@ -140,10 +137,10 @@ class Keymap:
         """Replace default keys of `scopes` by `chosen` ones (binding id → keys, comma-separated).
 
         Args:
-            where: where `chosen` is written; errors start with it.
+            where: prefix of error messages.
 
         Raises:
-            InputError: an unknown id, an unknown key, or a key that means something else there.
+            InputError: an unknown id, an unknown key, or a key that has another meaning there.
         """
         self._where = where
         self._scopes = scopes
@@ -161,7 +158,7 @@ class Keymap:
             self._check_text_box(scope)
 
     def display(self, name: str) -> str:
-        """All keys of a binding id, for people; empty where it has none."""
+        """All keys of a binding id, as shown to users; empty if it is unbound."""
         return ", ".join(display_key(key) for key in self._keys[name])
 
     def keys(self, name: str) -> tuple[str, ...]:
@@ -169,7 +166,7 @@ class Keymap:
         return self._keys[name]
 
     def fill(self, hint: str) -> str:
-        """`hint` with each `{id}` replaced by its first key, or by its title where it has none."""
+        """`hint` with each `{id}` replaced by its first key, or by its title if it is unbound."""
 
         def key_of(found: re.Match[str]) -> str:
             keys = self._keys[found[1]]
@@ -178,7 +175,7 @@ class Keymap:
         return _PLACEHOLDER.sub(key_of, hint)
 
     def by_scope(self) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
-        """For each scope its title, and every binding id in it with its keys and its title."""
+        """For each scope, its title and its bindings as (id, keys, title)."""
         for scope in self._scopes:
             names = scope.commands()
             yield scope.title, [(name, self.display(name), self._titles[name]) for name in names]
@@ -203,7 +200,7 @@ class Keymap:
                     )
 
     def _check_text_box(self, scope: Scope) -> None:
-        """Raise where a chosen key would type or edit text."""
+        """Raise InputError if a remapped key would type or edit text."""
         if scope.text_box is None:
             return
         taken = {bound.key for bound in Binding.make_bindings(scope.text_box)}

@@ -1,8 +1,4 @@
-"""Every place of the interface where keys work.
-
-The help screen, the checks of remapped keys and the README list them in this order. A new screen or
-dialog with bindings gets its line in `SCOPES`.
-"""
+"""Every place of the interface where keys work."""
 
 from __future__ import annotations
 
@@ -29,7 +25,7 @@ ALWAYS: list[BindingType] = [
     Binding("ctrl+q", "quit", "Quit", id="quit", priority=True),
     Binding("ctrl+p", "command_palette", "All commands", id="palette", priority=True),
 ]
-"""Those of the application: they work in every screen and dialog."""
+"""Bindings of the application, which work in every screen and dialog."""
 
 _ALWAYS = Scope("Always", ALWAYS)
 _TEXT_BOXES = [*TextArea.BINDINGS, *Input.BINDINGS]
@@ -52,4 +48,4 @@ SCOPES = (
     Scope("Help", Help.BINDINGS, Input.BINDINGS, _ALWAYS),
     Scope("Statistics", StatisticsScreen.BINDINGS, None, _ALWAYS),
 )
-"""In the order in which they are listed."""
+"""In the order of the help screen and the generated page; each screen with bindings has a line."""

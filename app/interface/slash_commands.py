@@ -1,8 +1,7 @@
 """Parses and completes slash commands.
 
 `/name argument` runs the command with that slash name; `//text` is the message `/text`. Anything
-else is a message, `/ text` and `/* text */` included. Pure functions over the names, which
-`commands.table` defines; the chat screen runs the commands.
+else is a message, including `/ text` and `/* text */`.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ class SlashName:
 
     Attributes:
         name: without the slash.
-        argument: what may follow it, for people (`[PATH]`); empty for nothing.
-        help: what the command does, in one line.
+        argument: argument as shown in help (`[PATH]`); empty for none.
+        help: one line on what the command does.
     """
 
     name: str
@@ -37,8 +36,8 @@ class SlashLine:
     """A line that runs a command.
 
     Attributes:
-        name: as it was typed, without the slash; there may be no such command.
-        argument: what follows it; empty for nothing.
+        name: as typed, without the slash; there may be no such command.
+        argument: the rest of the line, or empty.
     """
 
     name: str
@@ -46,7 +45,7 @@ class SlashLine:
 
 
 def parse(text: str) -> SlashLine | str:
-    """The command that `text` runs, or the message that it is."""
+    """Parse `text` as a command or a message."""
     if _ESCAPED.match(text):
         return text[1:]
     found = _LINE.fullmatch(text.rstrip())
@@ -54,12 +53,12 @@ def parse(text: str) -> SlashLine | str:
 
 
 def as_typed(message: str) -> str:
-    """What has to be typed to send `message`."""
+    """The text to type in order to send `message`."""
     return message if parse(message) == message else f"/{message}"
 
 
 def completions(text: str, names: Iterable[SlashName]) -> list[SlashName]:
-    """The commands whose names begin with `text`, then those that contain it; in their order."""
+    """Commands whose names begin with `text`, then those whose names contain it."""
     found = _NAME_SO_FAR.fullmatch(text)
     if found is None:
         return []
@@ -70,7 +69,7 @@ def completions(text: str, names: Iterable[SlashName]) -> list[SlashName]:
 
 
 def unknown(name: str, names: Sequence[SlashName]) -> str:
-    """The line about a command that does not exist, with the nearest one."""
+    """The error for an unknown command, with a suggestion."""
     known = [one.name for one in names]
     near = get_close_matches(name.lower(), known, 1, 0.5) or [
         one for one in known if one.startswith(name[:1].lower())

@@ -25,10 +25,11 @@ KINDS = ("dim", "faint", "accent", "warning")
 
 @dataclass(frozen=True, slots=True)
 class PanelStyles:
-    """Styles for a `dark` background or a light one, and the keys that the panel names.
+    """Styles for a `dark` or a light background, and the keys that the panel names.
 
     Attributes:
-        hint: the key for more, at the end of the panel; larger: the one for other models.
+        hint: text at the end of the panel that names the key for details.
+        larger: key of the model picker.
     """
 
     text: Style
@@ -41,7 +42,7 @@ class PanelStyles:
     larger: str = ""
 
     def of(self, origin: OriginLabel) -> Style:
-        """The colour of an origin."""
+        """The style of an origin's colour."""
         return Style(color=origin.color(dark=self.dark))
 
 

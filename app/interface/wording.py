@@ -1,4 +1,4 @@
-"""Words and figures that several screens write in the same way."""
+"""Words and number formats that several screens share."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def age(then: datetime, now: datetime) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`42 s`, `3 min 5 s`; what would round to nothing is `<0.1 s`."""
+    """`42 s`, `3 min 5 s`, `<0.1 s`."""
     if 0 < seconds < 0.05:
         return "<0.1 s"
     if seconds < 10:

@@ -1,7 +1,4 @@
-"""What a command of the interface is, and what it may ask of the screen.
-
-Refuses to know which commands there are (`app.interface.commands.table`).
-"""
+"""What a command of the interface is, and what it may ask of the screen."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from app.interface.models.switch import ModelSwitch
 
 
 class CommandTarget(Protocol):
-    """What the commands need of the chat screen: its parts, and what concerns several of them."""
+    """What the commands need of the chat screen."""
 
     conversation: Conversation
     chat_actions: ChatActions
@@ -56,13 +53,11 @@ class Command:
 
     Attributes:
         id: stable name.
-        title: what it is called.
         help: one line on what it does.
-        run: runs it.
-        key: default keys, separated by commas; most commands have none.
-        slash: its name as a slash command, without the slash; empty for none.
-        argument: what may follow the slash name, for people; empty for nothing.
-        run_with: runs it with what followed the slash name; None where nothing may.
+        key: default keys, separated by commas.
+        slash: name as a slash command, without the slash, or empty.
+        argument: argument of the slash command, as shown in help; empty for none.
+        run_with: runs it with the argument; None if it takes none.
     """
 
     id: str
@@ -76,7 +71,7 @@ class Command:
 
     @property
     def action(self) -> str:
-        """The action of the chat screen that runs it."""
+        """The action string of the chat screen that runs it."""
         return f"command({self.id!r})"
 
     def binding(self) -> Binding:

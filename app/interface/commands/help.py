@@ -1,7 +1,4 @@
-"""The help screen: what the panel means, and every key in a list that typing filters.
-
-The names by which keys are remapped are in the README, not here.
-"""
+"""The help screen: an explanation of the panel, and a list of all keys that typing filters."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ KEY_COLUMNS = 20
 """Width of the column of keys, and of the labels of origins."""
 
 MEANING_COLUMNS = 54
-"""Width of what an origin means: with its label, as much as the frame has at 80 columns."""
+"""Width of an origin's meaning: with its label, it fills the frame at 80 columns."""
 
 PANEL_TITLE = "What the panel shows"
 PANEL_TEXT = (
@@ -51,7 +48,7 @@ NO_MATCH = "No match."
 
 
 class Help(ModalScreen[None]):
-    """One scrolling page under a line that filters it."""
+    """A scrolling page below a box that filters it."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"help--accent", "help--dim"}
 
@@ -64,9 +61,7 @@ class Help(ModalScreen[None]):
     ]
 
     def __init__(self, slash_names: Mapping[str, str]) -> None:
-        """Args:
-        slash_names: of commands that have one, by id.
-        """
+        """`slash_names` are by command id."""
         super().__init__()
         self._slash_names = slash_names
 
@@ -117,7 +112,7 @@ class Help(ModalScreen[None]):
         yield Text()
 
     def _keys(self, words: list[str]) -> Iterator[Text]:
-        """Keys by place; with `words`, those whose key, title or slash name has all of them."""
+        """Keys by scope; with `words`, those whose key, title or slash name has all of them."""
         accent, dim = (component_color(self, f"help--{kind}") for kind in ("accent", "dim"))
         for scope, commands in keymap_of(self).by_scope():
             slash = self._slash_names

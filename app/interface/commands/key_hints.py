@@ -1,7 +1,6 @@
-"""The last line of the screen: the few keys that fit the moment; a click runs their command.
+"""The last line of the screen: the most useful keys in the current situation, which can be clicked.
 
-Owns which keys are shown when. A new moment is a new constant here, and a case of
-`ChatScreen.update_hints`.
+`ChatScreen.update_hints` chooses between the constants here.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from app.interface.keymap import display_key, keymap_of
 from app.interface.themes import component_color
 
 Hints = tuple[tuple[str, str], ...]
-"""Names of bindings with what they do, the most useful first."""
+"""Binding ids with labels, the most useful first."""
 
 NEW_CHAT: Hints = (
     ("prompt.send", "Send"),
@@ -84,7 +83,7 @@ GAP = "  "
 
 
 class KeyHints(Static):
-    """One line of keys; those that do not fit are left out, the last ones first."""
+    """One line of keys, of which the last ones are left out if they do not fit."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"key-hints--key", "key-hints--label"}
 
@@ -118,7 +117,7 @@ class KeyHints(Static):
         return line
 
     def on_click(self, event: events.Click) -> None:
-        """Do what the key under the pointer does where the focus is."""
+        """Press the key under the pointer."""
         place = event.get_content_offset(self)
         for cells, key in self._shown:
             if place is not None and place.x in cells:

@@ -1,4 +1,4 @@
-"""The command palette: the commands of the table, found by their titles and what they are for."""
+"""The command palette, which finds commands by title and help."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PALETTE_COMMANDS = [command for command in COMMANDS if command.id != "palette"]
 
 
 class CommandsProvider(Provider):
-    """The commands of the table; the palette runs them on the screen it was opened from."""
+    """Provides the commands of the table, which run on the screen below the palette."""
 
     async def discover(self) -> Hits:
         for command in PALETTE_COMMANDS:

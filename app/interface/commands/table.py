@@ -1,9 +1,7 @@
-"""Every command of the interface, once: its name, its keys, what it is for, and what it runs.
+"""Every command of the interface: its name, its keys, its help, and what it runs.
 
-A new command is a new row of `COMMANDS`. Key bindings, the help screen, the command palette and
-slash commands are all made from this table. Ids are stable: people's settings remap keys by them.
-
-Refuses to know how a command is carried out: a row calls one method of the part it is for.
+Key bindings, the help screen, the command palette and slash commands are all made from `COMMANDS`.
+Ids are stable, since users' settings remap keys by them.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ def _export(screen: CommandTarget, form: str) -> None:
 
 
 EXPORT_FORMS = {"md": "markdown", "markdown": "markdown", "json": "json"}
-"""The actions of `ChatActions`, by what follows `/export`."""
+"""Actions of `ChatActions`, by the argument of `/export`."""
 
 COMMANDS = (
     Command(
@@ -415,17 +413,16 @@ COMMANDS = (
 )
 
 SLASH = {command.slash: command for command in COMMANDS if command.slash}
-"""The commands that have a slash name, by it."""
 
 FORMER_SLASH = {"sources": "citations"}
-"""What earlier versions called slash commands → their names now."""
+"""Former → present names of slash commands."""
 
 SLASH_BY_ID: dict[str, str] = {one.id: f"/{one.slash}" for one in SLASH.values()}
 SLASH_NAMES = tuple(SlashName(one.slash, one.argument, one.help) for one in SLASH.values())
 
 
 def run_slash(screen: CommandTarget, line: SlashLine) -> str:
-    """Run a slash command; returns what is wrong with it in one line, empty if it was run."""
+    """Run a slash command; returns an error in one line, or an empty string."""
     name = line.name.lower()
     command = SLASH.get(FORMER_SLASH.get(name, name))
     if command is None:
@@ -440,4 +437,3 @@ def run_slash(screen: CommandTarget, line: SlashLine) -> str:
 
 
 RUN = {command.id: command.run for command in COMMANDS}
-"""What each command runs, by its id."""

@@ -1,1 +1,1 @@
-"""Importing texts and deleting imported ones, on the screen."""
+"""Screens and tasks that import, list, watch and delete texts."""

@@ -27,6 +27,9 @@ from datastores.chats.history import History
 from datastores.errors import SpecchatError
 from datastores.library.library import Library
 
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+
 
 class ImportTask(BackgroundTask):
     """Imports texts, and shows the progress of the indexer.
@@ -101,10 +104,6 @@ class ImportTask(BackgroundTask):
             self._conversation.notify(summary(state), markup=False, timeout=10)
 
 
-if TYPE_CHECKING:
-    from app.engine.engine import Engine
-
-
 class DeletionTask(BackgroundTask):
     """Deletes one import at a time from every store.
 
@@ -155,11 +154,6 @@ class DeletionTask(BackgroundTask):
         finally:
             self.path = ""
             self._notify_listener()
-
-    @property
-    def _engine(self) -> Engine | None:
-        model = self._conversation.model_thread.model
-        return model.engine if model is not None else None
 
 
 def _delete_import(locations: Locations, path: str, engine: Engine | None) -> None:

@@ -149,11 +149,6 @@ class WatchTask(BackgroundTask):
             self._conversation.show_error(problem)
         self._problems[import_path] = problem
 
-    @property
-    def _engine(self) -> Engine | None:
-        model = self._conversation.model_thread.model
-        return model.engine if model is not None else None
-
 
 def _forget_files(
     locations: Locations, import_path: str, files: Iterable[str], engine: Engine | None

@@ -1,1 +1,1 @@
-"""Choosing, switching and downloading models, on the screen."""
+"""The model picker, downloads, and switching between models."""
