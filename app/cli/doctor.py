@@ -250,7 +250,7 @@ def _draft_model(options: Options, engine: Engine, locations: Locations) -> Iter
     if "draft-model" in options.drafters:
         name, version = engine.draft_model_name, engine.resources.draft_model_version.number
         if name and engine.versioned_draft_model is not None:
-            learned = f"version {version}" if version else "as it came"
+            learned = f"version {version}" if version else "original version"
             waits = _learning(engine, config, locations, engine.versioned_draft_model.versions)
             yield Finding("draft model", OK, f"{name}, {learned}; {waits}")
         elif config.draft_model:

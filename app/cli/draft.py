@@ -116,7 +116,7 @@ def _learned(options: Options, locations: Locations, head: bool) -> tuple[str, V
             f"{model.name} has no draft model: choose one with"
             " `specchat models use --draft-model NAME`"
         )
-    original = f"the draft model {one_line(draft_model_name(path, locations))}, as it came,"
+    original = f"the original draft model {one_line(draft_model_name(path, locations))}"
     return target, versions_of(locations, target, path), original
 
 

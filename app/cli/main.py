@@ -148,19 +148,19 @@ def run(arguments: Sequence[str], group: click.Group = specchat, name: str = "sp
     except click.Abort:
         return INTERRUPTED
     except OSError as error:
-        said = _system_error(error)
-        if not said:
+        message = _system_error(error)
+        if not message:
             raise
         _discard_output()
-        return _failed(said)
+        return _failed(message)
     except MemoryError:
         return _failed(NO_MEMORY)
     except ImportError as error:
         return _failed(f"a library cannot be loaded: {error}")
 
 
-def _failed(said: str) -> int:
-    click.echo(f"specchat: {one_line(said, MAX_ERROR_CHARACTERS)}", err=True)
+def _failed(message: str) -> int:
+    click.echo(f"specchat: {one_line(message, MAX_ERROR_CHARACTERS)}", err=True)
     return FAILED
 
 

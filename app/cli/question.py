@@ -35,7 +35,7 @@ def read_question(
     question = " ".join(words)
     piped = None
     if stdin is not None and (question == "-" or _is_ours(stdin)):
-        with _saying_that_it_waits():
+        with _hinting_that_it_waits():
             piped = read_stream(stdin.buffer, STANDARD_INPUT)
     elif not words:
         raise InputError("no question: write it after `specchat ask`, or pipe it in")
@@ -61,7 +61,7 @@ def _is_ours(stdin: TextIO) -> bool:
 
 
 @contextmanager
-def _saying_that_it_waits() -> Iterator[None]:
+def _hinting_that_it_waits() -> Iterator[None]:
     """Print `WAITING` if standard input does not end soon, since it may never end."""
     timer = Timer(PATIENCE_S, click.echo, [WAITING], {"err": True})
     timer.daemon = True

@@ -23,7 +23,7 @@ from datastores.library.library import Library
 def open_history(locations: Locations) -> Iterator[History]:
     """The history; damage found before or within is reported."""
     locations.create()
-    with closing(History.open(locations.history)) as history, _telling_of_damage(locations):
+    with closing(History.open(locations.history)) as history, _reporting_damage(locations):
         yield history
 
 
@@ -31,26 +31,26 @@ def open_history(locations: Locations) -> Iterator[History]:
 def open_library(locations: Locations) -> Iterator[Library]:
     """The library; damage found before or within is reported."""
     locations.create()
-    with closing(Library.open(locations.library)) as library, _telling_of_damage(locations):
+    with closing(Library.open(locations.library)) as library, _reporting_damage(locations):
         yield library
 
 
 @contextmanager
-def _telling_of_damage(locations: Locations) -> Iterator[None]:
+def _reporting_damage(locations: Locations) -> Iterator[None]:
     """Report damage before and after the block, each finding once for a command."""
-    told: set[Path] = click.get_current_context().meta.setdefault(__name__, set())
+    reported: set[Path] = click.get_current_context().meta.setdefault(__name__, set())
     try:
-        _tell_of_damage(locations, told)
+        _report_damage(locations, reported)
         yield
     finally:
-        _tell_of_damage(locations, told)
+        _report_damage(locations, reported)
 
 
-def _tell_of_damage(locations: Locations, told: set[Path]) -> None:
+def _report_damage(locations: Locations, reported: set[Path]) -> None:
     for damage in found_damage(locations):
-        if damage.path not in told:
+        if damage.path not in reported:
             click.echo(one_line(damage.text, MAX_LINE_CHARACTERS), err=True)
-            told.add(damage.path)
+            reported.add(damage.path)
             settle(damage)
 
 

@@ -177,8 +177,8 @@ class Specchat(App[None], inherit_bindings=False):
     @on(AnswerEnded)
     def _answer_ended(self, event: AnswerEnded) -> None:
         if self._notice.is_due(event.seconds, focused=self.app_focus):
-            told = {"private": event.private, "failed": event.failed}
-            self._write(self._notice.sequence(event.title, os.environ, **told))
+            flags = {"private": event.private, "failed": event.failed}
+            self._write(self._notice.sequence(event.title, os.environ, **flags))
 
     def exit(
         self, result: None = None, return_code: int = 0, message: RenderableType | None = None

@@ -79,9 +79,9 @@ class SettingField(Horizontal):
             self.error = ""
         except InputError as error:
             self.error = str(error)
-        beside = self.query_one(".-hint", Static)
-        beside.update(self.error or self._hint)
-        beside.set_class(bool(self.error), "-wrong")
+        hint = self.query_one(".-hint", Static)
+        hint.update(self.error or self._hint)
+        hint.set_class(bool(self.error), "-wrong")
 
 
 SETTING_HINTS: Mapping[str, str] = {

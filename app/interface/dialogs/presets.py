@@ -64,11 +64,11 @@ class PresetList(ListDialog[Preset | None]):
         )
 
     def _line(self, preset: Preset) -> Text:
-        settings = [f"{name} {value}" for name, value in preset.sampling.items()]
-        said = one_line(", ".join([*settings, *filter(None, [preset.system])]), 120)
+        sampling = [f"{name} {value}" for name, value in preset.sampling.items()]
+        settings = one_line(", ".join([*sampling, *filter(None, [preset.system])]), 120)
         dim = component_color(self, "presets--dim")
         name = Text(one_line(preset.name, 40), style=Style(bold=True))
-        return Text.assemble(name, (f"  {said}", dim))
+        return Text.assemble(name, (f"  {settings}", dim))
 
     @on(OptionList.OptionSelected)
     def _taken(self, event: OptionList.OptionSelected) -> None:

@@ -60,7 +60,7 @@ def test_the_draft_model_is_named_with_what_it_waits_for(tmp_path: Path, engine:
 
 def test_the_embedded_draft_model_is_named_too(tmp_path: Path) -> None:
     text = _report(Options(data_dir=tmp_path, drafters=("draft-model",)))["draft model"].text
-    assert text == "built-in, as it came; learns from 25 new answers, 0 so far"
+    assert text == "built-in, original version; learns from 25 new answers, 0 so far"
 
 
 def test_the_speed_is_the_time_of_a_step(tmp_path: Path, engine: Engine) -> None:

@@ -17,7 +17,7 @@ from engines.distillation.versions import Attempt, Versions
 from engines.fingerprint import fingerprint
 from tests.app.engine.test_draft_model_versions import publish
 
-AS_IT_CAME = "The draft model built-in, as it came, is in use"
+ORIGINAL = "The original draft model built-in is in use"
 Specchat = Callable[..., int]
 Captured = pytest.CaptureFixture[str]
 
@@ -40,7 +40,7 @@ def versions(data: Path) -> Versions:
 def test_without_versions_the_original_is_used(specchat: Specchat, capsys: Captured) -> None:
     assert specchat("draft", "list") == DONE
     lines = capsys.readouterr().out.splitlines()
-    assert lines == [AS_IT_CAME, "learns from 25 new answers, 0 so far"]
+    assert lines == [ORIGINAL, "learns from 25 new answers, 0 so far"]
     assert specchat("draft", "rollback") == FAILED
     assert "nothing to roll back" in capsys.readouterr().err
     assert specchat("draft", "reset") == DONE
@@ -66,7 +66,7 @@ def test_versions_are_listed_with_their_gain(
 def test_rollback_and_reset(specchat: Specchat, versions: Versions, capsys: Captured) -> None:
     publish(versions)
     publish(versions)
-    for expected in ("Switched to version 1", AS_IT_CAME):
+    for expected in ("Switched to version 1", ORIGINAL):
         assert specchat("draft", "rollback") == DONE
         assert capsys.readouterr().out.strip() == expected
     assert specchat("draft", "reset") == DONE

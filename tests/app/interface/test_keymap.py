@@ -1,4 +1,4 @@
-"""Every command can be given other keys by its name; what makes no sense is named in one line."""
+"""Every command can be remapped by its name, and errors are one line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMES = [name for scope in SCOPES for name in scope.commands()]
 
 
 def with_bindings() -> Iterator[type[DOMNode]]:
-    """Every widget and screen of ours that binds keys."""
+    """All of our widgets and screens that bind keys."""
     for found in walk_packages(app.interface.__path__, "app.interface."):
         module = import_module(found.name)
         for value in vars(module).values():
@@ -169,7 +169,7 @@ async def test_what_the_screen_says_of_keys_is_true(stage: Make) -> None:
 
 
 async def test_alt_and_a_letter_writes_no_letter(stage: Make) -> None:
-    """Terminals report the letter, where they do not speak a protocol of their own for keys."""
+    """Terminals without a keyboard protocol report the letter too."""
     made = stage()
     async with made.app.run_test() as pilot:
         await ask(pilot, made, "copy?")

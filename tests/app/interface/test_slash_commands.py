@@ -1,4 +1,4 @@
-"""Slash commands: what a line means, what completes it, and what is said of unknown ones."""
+"""Slash commands: parsing, completion, and errors for unknown ones."""
 
 from __future__ import annotations
 
