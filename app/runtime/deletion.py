@@ -1,8 +1,7 @@
 """Erases chats and imports from every store: deleted chats, chats made private, forgotten imports.
 
-Owns the order of the steps. A store may hold only what is still in the history or the library; each
-one erases whatever is not, so an interrupted erasure is completed by the next. A kind of store
-takes part by its entry in `ERASERS`.
+Each kind of store has an entry in `ERASERS`, which erases whatever is no longer in the history or
+the library, so that an interrupted erasure is completed by the next.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ from datastores.library.library import Library
 from datastores.replay_buffer import store as replay
 
 Eraser = Callable[[Locations, History], object]
-"""Erases from every file of one kind of store what the history does not offer (any more).
+"""Erases from every file of one kind of store, those of other models included, what the history and
+the library no longer hold.
 
-That includes files of models that are not loaded. Raises StoreError if another process prevents it;
-calling it again completes the work.
+Raises StoreError if another process prevents it; calling it again completes the work.
 """
 
 
@@ -47,7 +46,7 @@ def delete_chat(
     """Delete `chat` from every store; this takes about a second for each 60 MB of history.
 
     Args:
-        engine: the one loaded in this process, if any.
+        engine: the engine loaded in this process, if any.
 
     Raises:
         InputError: there is no such chat.
@@ -60,7 +59,7 @@ def delete_chat(
 def make_private(
     history: History, locations: Locations, chat: int, engine: Engine | None = None
 ) -> None:
-    """Make `chat` private: it stays in the history alone, as if it had always been private.
+    """Make `chat` private, and erase it from every store but the history.
 
     Raises:
         InputError, StoreError: as for `delete_chat`.
@@ -77,9 +76,6 @@ def forget_import(
     engine: Engine | None = None,
 ) -> None:
     """Forget the import from `path` in every store; texts that other imports share stay.
-
-    Args:
-        engine: the one loaded in this process, if any.
 
     Raises:
         InputError: there is no such import.
@@ -100,10 +96,7 @@ def forget_files(
     files: Iterable[str],
     engine: Engine | None = None,
 ) -> None:
-    """Forget `files` of the imported `import_path` in every store; texts that others share stay.
-
-    Args:
-        engine: the one loaded in this process, if any.
+    """Forget `files` of the import from `import_path` in every store; shared texts stay.
 
     Raises:
         StoreError: as for `forget_import`.
@@ -115,21 +108,20 @@ def forget_files(
 def _erase_texts(
     library: Library, history: History, locations: Locations, engine: Engine | None
 ) -> None:
-    """Erase texts that were deleted from the library, in every store."""
+    """Erase texts that were deleted from the library."""
     resources = engine.resources if engine is not None else DraftResources()
     with ExitStack() as steps:
         steps.callback(resources.ask_dense, lambda index: index.reconcile())
         steps.callback(erase_deleted, history, locations)
         steps.callback(library.erase)
-        # The loaded index first: it writes what it still holds, so that it is deleted on disk.
+        # The loaded index first writes what it holds in memory, so that it is erased on disk.
         steps.callback(resources.ask_dense, lambda index: index.flush())
 
 
 def erase_deleted(history: History, locations: Locations) -> None:
-    """Erase what was deleted, in every store.
+    """Erase what was deleted, in every store, even if one fails.
 
-    Cheap if there is nothing to do, so it may run at every start. If one store fails, the others
-    are erased all the same.
+    Cheap if there is nothing to do, so it may run at every start.
 
     Raises:
         StoreError: another process prevents it; calling this again completes the work.
@@ -141,13 +133,13 @@ def erase_deleted(history: History, locations: Locations) -> None:
 
 
 def quarantined_histories(locations: Locations) -> list[Path]:
-    """Damaged histories that were set aside. The user decides whether to keep them; they may hold
-    chats that were deleted since."""
+    """Damaged histories that were set aside, which may hold deleted chats; the user decides whether
+    to keep them."""
     return sorted(locations.data.glob(f"{locations.history.name}.corrupt-*"))
 
 
 def _erase(history: History, locations: Locations, chat: int, engine: Engine | None) -> None:
-    # The loaded engine first: what it writes now is erased with the rest.
+    # The loaded engine first, as what it writes now is erased with the rest.
     with ExitStack() as steps:
         steps.callback(erase_deleted, history, locations)
         if engine is not None:
@@ -198,4 +190,4 @@ ERASERS: list[Eraser] = [
     _erase_passages,
     _erase_chat_states,
 ]
-"""One for each kind of store that is derived from texts, or from a model's work on them."""
+"""One for each kind of store that is derived from texts."""

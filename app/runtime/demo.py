@@ -1,9 +1,9 @@
-"""The demonstration's stage: an enlarged model, a data directory and a file to import.
+"""The demo's stage: an enlarged model, a data directory and a file to import.
 
-The embedded model is too fast to gain from drafts. An enlarged copy generates the same tokens at a
-larger model's cost (`engines.llama.enlarge`), so what is measured on it is what drafts gain with a
-model of that size; nothing is simulated. Its draft model is left out: a larger model that a person
-downloads brings none. Owns one temporary directory; the person's own data is never opened.
+The embedded model is too fast to gain from drafts. An enlarged copy generates the same tokens at
+the cost of a larger model (`engines.llama.enlarge`), so its speed-up is that of a model of that
+size; nothing is simulated. Its draft model is left out, as a downloaded model has none. Everything
+is in one temporary directory; the person's own data is never opened.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from engines.llama.enlarge import Enlargement, enlarge
 LARGER = Enlargement(wider=4)
 """About 230 million weights: some 50 tokens per second on two cores."""
 DRAFTERS = ("prompt", "recycle", "crest")
-"""Those that need no draft model and no fifty answers before they help."""
+"""Drafters that need no draft model and no fifty answers before they help."""
 MAX_TOKENS = 200
 
 DEMO_MODEL = "built-in model, enlarged"
@@ -36,7 +36,7 @@ BEFORE = (
     "How do I show disk usage?",
     "How do I mount a disk?",
 )
-"""Questions whose answers the file does not hold."""
+"""Questions that the file does not answer."""
 AFTER = (
     "How do I search for text in files?",
     "How do I resize an image?",
@@ -44,7 +44,7 @@ AFTER = (
     "How do I run a container in the background?",
     "How do I convert a video to mp4?",
 )
-"""Other questions, whose answers it holds."""
+"""Questions that the file answers."""
 
 INTRODUCTION = (
     "Demo: the built-in model, enlarged so that each word takes as long as with a model of 230"
@@ -55,13 +55,8 @@ INTRODUCTION = (
 
 @dataclass(frozen=True, slots=True)
 class DemoStage:
-    """What the demonstration runs on.
-
-    Attributes:
-        folder: holds everything, and is temporary.
-        options: open the enlarged model over the data directory in it.
-        file: to import.
-    """
+    """A temporary `folder`, the options that open the enlarged model with the data directory in
+    it, and the `file` to import."""
 
     folder: Path
     options: Options
@@ -78,13 +73,13 @@ class DemoStage:
             enlarge(embedded(), LARGER, Path(str(self.options.model)))
 
     def remove(self) -> None:
-        """Remove everything, for an end that leaves no `with`."""
+        """Remove everything, for an exit that skips the end of `demo_stage`."""
         rmtree(self.folder, ignore_errors=True)
 
 
 @contextmanager
 def demo_stage() -> Iterator[DemoStage]:
-    """A new stage, removed at the end; its model is still to be made.
+    """A new stage without its model, removed at the end.
 
     Raises:
         StoreError: the temporary directory has no room for it.
@@ -103,14 +98,14 @@ def demo_stage() -> Iterator[DemoStage]:
         stage = DemoStage(folder, options, folder / "commands.md")
         with _room_in(folder):
             stage.file.write_bytes(files("assets").joinpath("demo/commands.md").read_bytes())
-        # What drafts gain is shown with the model's own answers, before the import and after it.
+        # Answers are the model's own, so that drafts are compared on the same text.
         write_setting(locate(options.data_dir), DOCS, DOCS_OFF)
         yield stage
 
 
 @contextmanager
 def _room_in(folder: Path | str) -> Iterator[None]:
-    """Translates the errors of writing there."""
+    """Translates errors of writing to `folder`."""
     try:
         yield
     except OSError as error:
@@ -121,7 +116,7 @@ def _room_in(folder: Path | str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredAnswer:
-    """What an answer took with drafts, and would have taken or took without."""
+    """Time of an answer with drafts, and measured or estimated without."""
 
     tokens: int
     steps: int
@@ -130,13 +125,13 @@ class MeasuredAnswer:
 
 
 def speedup(answers: Sequence[MeasuredAnswer]) -> float:
-    """How many times as fast as without drafts; 0 for no answers."""
+    """Speed with drafts ÷ speed without; 0 for no answers."""
     seconds = sum(answer.seconds for answer in answers)
     return sum(answer.plain_seconds for answer in answers) / seconds if seconds else 0.0
 
 
 def tokens_per_step(answers: Sequence[MeasuredAnswer]) -> float:
-    """Tokens that came out of one pass of the model, on average; 0 for no answers."""
+    """Mean tokens of a step; 0 for no answers."""
     steps = sum(answer.steps for answer in answers)
     return sum(answer.tokens for answer in answers) / steps if steps else 0.0
 
@@ -144,13 +139,13 @@ def tokens_per_step(answers: Sequence[MeasuredAnswer]) -> float:
 MIN_SPEEDUP = 1.5
 """A smaller speed-up after the import is explained."""
 MIN_DIFFERENCE = 1.15
-"""A smaller ratio of speeds is none, since few answers are compared."""
+"""A smaller ratio of speeds counts as none, as few answers are compared."""
 MIN_TOKENS_PER_STEP = 1.3
-"""With fewer, hardly anything was drafted."""
+"""Below this, hardly anything was drafted."""
 
 
 def _compared(ratio: float) -> str:
-    """`2.4× as fast`; a small difference, either way, is within what other programs cause."""
+    """`2.4× as fast`; a small difference may be due to other programs."""
     return f"{ratio:.1f}× as fast" if ratio >= MIN_DIFFERENCE else "about as fast"
 
 

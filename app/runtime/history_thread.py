@@ -1,8 +1,7 @@
 """Runs changes of the history on one thread, in the order in which they were requested.
 
-Owns that thread and its connection. While another connection erases what was deleted, a write waits
-for seconds; an event loop must not, so it awaits `write`. Reads never wait (WAL), and need no
-thread.
+A write waits for seconds while another connection erases deleted rows, so the event loop awaits
+`write` instead of blocking. Reads never wait (WAL), and need no thread.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ class HistoryThread:
     """One change at a time; the connection is opened for the first one."""
 
     def __init__(self, history: History) -> None:
-        """`history` stays the caller's; changes run over a connection of their own."""
+        """Changes use a new connection to `history`."""
         self._history = history
         self._connection: History | None = None
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="history")
 
     async def write(self, change: Callable[[History], T]) -> T:
-        """The result of `change`, which is made even if the caller is cancelled.
+        """The result of `change`, which runs even if the caller is cancelled.
 
         Raises:
             SpecchatError: as `change` does.

@@ -1,10 +1,8 @@
 """Idle encoding: fills the dense index with the states of texts that the model did not generate.
 
-Generated answers already have states; all other texts need forward passes of their own: questions,
-imported texts, and all chats once more for a model that did not write them. Owns what is encoded,
-in which order, and that the index holds nothing that library and history do not offer. Whoever else
-uses the model has its lock (`Engine.busy`) between any two passes. Refuses to know threads, screens
-and when the model is idle.
+Generated answers already have states; all other texts need passes of their own: questions, imported
+texts, and chats with another model. The index is also cleared of what library and history no longer
+hold. Others can take the model's lock (`Engine.busy`) between any two passes.
 """
 
 from __future__ import annotations
@@ -33,22 +31,22 @@ from datastores.token_cache import TokenCache
 from engines.state_encoding import PASS_S, encode_backlog
 
 BATCH_TOKENS = 2**15
-"""Tokens of imported texts added to the index at a time; they are encoded before the next batch."""
+"""Tokens of imported texts that are added to the index and encoded at a time."""
 MAX_POSITIONS = 10_000_000
-"""Positions up to which imported texts are added: the index takes 90 bytes of memory for each."""
+"""Positions up to which imported texts are added; the index takes 90 bytes of memory for each."""
 MIN_NOTICED_TOKENS, MIN_NOTICED_PASSAGES = 2_000, 20
-"""Tokens to encode, and passages to embed, below which it is done before a person has noticed."""
+"""Progress is not shown for fewer tokens to encode, or passages to embed."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class EncodingProgress:
-    """How many tokens are encoded, or passages embedded.
+    """Number of tokens encoded, or passages embedded.
 
     Attributes:
         imports: whether imported texts are among them.
-        noticed: whether it takes so long that it should be shown.
+        noticed: whether it takes long enough to be shown.
         seconds_left: None while unknown.
     """
 
@@ -72,12 +70,10 @@ def encode_when_idle(
 ) -> Generator[EncodingProgress | None]:
     """Encode all that the dense index of `engine` lacks, in slices of some hundredths of a second.
 
-    Yields None while there is nothing to report. Abandoned at any yield, it is resumed by the next
-    call.
+    Yields None while there is nothing to report. If it is closed, the next call continues the work.
 
     Args:
-        texts: whether to look for texts and chats that came or went, which takes longer the more
-            there are.
+        texts: whether to look for added and removed texts and chats, at a cost for each of them.
 
     Raises:
         StoreError: a store cannot be read or written.
@@ -98,7 +94,7 @@ def encode_when_idle(
 def embed_when_idle(imports: ImportedTexts) -> Generator[EncodingProgress | None]:
     """Embed the passages that have no vector yet, if there is an embedding model.
 
-    Yields as `encode_when_idle` does, while another thread embeds.
+    Another thread embeds; yields as `encode_when_idle` does.
 
     Raises:
         StoreError: the store cannot be read or written.
@@ -142,7 +138,7 @@ def _encode(
 
 
 def _batch(new: Sequence[_NewText]) -> Iterator[_NewText]:
-    """As many of the first texts as make up `BATCH_TOKENS`; one at least."""
+    """The first texts up to `BATCH_TOKENS`, at least one."""
     tokens = 0
     for text in new:
         yield text
@@ -154,7 +150,7 @@ def _batch(new: Sequence[_NewText]) -> Iterator[_NewText]:
 def _update_chats(
     engine: Engine, worker: DenseWorker, history: History
 ) -> Generator[EncodingProgress | None]:
-    """Add chats that the index does not have, and forget those that are gone."""
+    """Add chats that the index lacks, and forget those that are gone."""
     known = yield from _wait(worker.request(lambda index: index.owners(CHAT_PREFIX)))
     chats = [chat for chat in history.chats() if not chat.private]
     offered = {owner_of_chat(history.name, chat.id): chat for chat in chats}
@@ -168,7 +164,7 @@ def _update_chats(
 
 
 def _tokens_of(engine: Engine, history: History, chat: Chat) -> list[int]:
-    """A chat as the model would have it in its context; nothing if it holds a secret or a loop."""
+    """A chat as the model sees it; nothing if it holds a secret or a loop."""
     thread = history.path(chat.active) if chat.active is not None else []
     texts = [chat.system, *(message.content for message in thread)]
     if not thread or any(redact(text)[1] for text in texts):
@@ -180,7 +176,7 @@ def _tokens_of(engine: Engine, history: History, chat: Chat) -> list[int]:
 
 
 def _compare(index: DenseIndex, locations: Locations, tokenizer: str) -> list[_NewText]:
-    """Forget texts that left the library; those that are tokenized and not in the index yet."""
+    """Forget texts that left the library; returns tokenized ones that the index lacks."""
     path = locations.projections / tokenizer / TOKENS_FILE
     if not path.exists():
         return []
@@ -201,7 +197,7 @@ def _compare(index: DenseIndex, locations: Locations, tokenizer: str) -> list[_N
 def _add(
     index: DenseIndex, locations: Locations, tokenizer: str, texts: Sequence[_NewText]
 ) -> None:
-    """Add texts to the index, except those that were forgotten meanwhile."""
+    """Add texts to the index, except those forgotten meanwhile."""
     with (
         closing(TokenCache.open(locations.projections / tokenizer / TOKENS_FILE)) as cache,
         closing(Library.open(locations.library)) as library,
@@ -214,7 +210,7 @@ def _add(
 
 
 def _wait(result: Future[T]) -> Generator[None, None, T]:
-    """The worker's result, waited for no longer than a pass at a time."""
+    """The worker's result; yields at least once per `PASS_S` while waiting."""
     while wait([result], PASS_S).not_done:
         yield
     return result.result()

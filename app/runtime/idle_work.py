@@ -1,8 +1,8 @@
-"""Idle work on the model's thread, in short slices: a question waits for one slice at most.
+"""Idle work on the model's thread, in short slices: a question waits for at most one slice.
 
 `IdleWork` is the work for one model: it tracks whether there is something to do, and pauses on
 battery or when the user pauses it. `IdleQueue` schedules the slices, and switches to other work
-when another model is loaded. What the work is, is up to `app.runtime.idle_encoding`.
+when another model is loaded.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ BATTERY_CHECK_S = 10.0
 """Seconds between two checks of the power supply."""
 
 Begin = Callable[[bool], "Generator[EncodingProgress | None]"]
-"""Begins the work; the argument says whether texts may have been added or removed."""
+"""Begins the work; the argument tells whether texts may have been added or removed."""
 NotifyIdle = Callable[["EncodingProgress | None", SpecchatError | None], object]
-"""Called with the progress (None: nothing to show) and with what failed."""
+"""Called with the progress to show, if any, and with errors."""
 
 
 class IdleWork:
-    """Work of one model. Everything but `wake` belongs to the model's thread.
+    """Work of one model. Everything but `wake` runs on the model's thread.
 
     Attributes:
-        enabled: whether the person wants it done.
-        on_wake: called by `wake`, on any thread; set by the queue that runs the work.
+        enabled: whether the user wants it.
+        on_wake: called by `wake`, on any thread; set by the queue.
     """
 
     def __init__(self, begin: Begin, notify: NotifyIdle) -> None:
@@ -52,7 +52,7 @@ class IdleWork:
         self._on_battery = False
 
     def wake(self) -> None:
-        """Texts may have been added or removed: look for work again."""
+        """Look for work again, as texts may have been added or removed."""
         self._texts_changed.set()
         self.on_wake()
 
@@ -82,7 +82,7 @@ class IdleWork:
         return True
 
     def close(self) -> None:
-        """Leave the rest for the next session."""
+        """Leave the rest to the next session."""
         if self._running is not None:
             self._running.close()
             self._running = None
@@ -115,17 +115,17 @@ class SlicedWork(Protocol):
     """Work that is done in slices, on the model's thread.
 
     Attributes:
-        on_wake: to be called, from any thread, when there may be work again.
+        on_wake: called from any thread when there may be work again.
     """
 
     on_wake: Callable[[], object]
 
     def slice(self) -> bool:
-        """Do one slice; whether there is more to do."""
+        """Do one slice; returns whether there is more to do."""
         ...
 
     def close(self) -> None:
-        """There will be no further slice."""
+        """Do no further slice."""
         ...
 
 
@@ -133,7 +133,6 @@ class IdleQueue:
     """Queues the idle work of the current model behind everything else on its thread.
 
     Args:
-        executor: the model's thread.
         is_asked: whether a question waits or is being answered.
     """
 
@@ -146,10 +145,7 @@ class IdleQueue:
         self._closed = False
 
     def replace(self, works: Sequence[SlicedWork]) -> None:
-        """Change over to the work of another model, or to none: what comes first is done first.
-
-        On the model's thread.
-        """
+        """Switch to the work of another model, the most urgent first. On the model's thread."""
         for work in self._works:
             work.on_wake = lambda: None
             work.close()
@@ -165,7 +161,7 @@ class IdleQueue:
                 self._submit()
 
     def close(self) -> Future[None] | None:
-        """Queue no more; returns the slice that may still be queued or running."""
+        """Stop queueing; returns the slice that may still be queued or running."""
         with self._lock:
             self._closed = True
             return self._queued
@@ -182,7 +178,7 @@ class IdleQueue:
 
 
 def _report_defect(done: Future[None]) -> None:
-    """Nobody awaits a slice, so an exception in it would otherwise go unnoticed."""
+    """Report an exception in a slice, which nobody awaits."""
     error = None if done.cancelled() else done.exception()
     if error is not None:
         traceback = error.__traceback__

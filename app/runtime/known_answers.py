@@ -1,11 +1,11 @@
 """Answers to questions that the embedded draft model knows already, rehearsed against forgetting.
 
-Learning from a person's chats alone makes a draft model worse at everything else. So questions that
-come with specchat are answered by the target once, on this machine, and learned from beside the
-chats; a part of them measures what was forgotten (`engines.distillation`). They are in a buffer of
-their own, a cache that can be deleted at any time: it holds nothing personal.
+Learning from a person's chats alone makes a draft model worse at everything else. So the target
+answers questions that come with specchat once on this machine, and the draft model learns from
+these answers too; a part of them measures forgetting (`engines.distillation`). Their replay buffer
+is a cache that holds nothing personal.
 
-Other models have no such questions: older answers take their place.
+Other models have no such questions; older answers take their place.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ OWNER = "known:questions"
 
 
 def known_questions(model: Path, draft_model: Path) -> list[str]:
-    """Questions whose answers by `model` its original `draft_model` drafts well; none for other
-    pairs than the embedded one."""
+    """Questions whose answers by `model` its original `draft_model` drafts well; only the embedded
+    pair has any."""
     if (model, draft_model) != (embedded(), embedded_draft_model()):
         return []
     text = (files("assets") / QUESTIONS_FILE).read_text("utf-8")
@@ -43,7 +43,7 @@ def known_questions(model: Path, draft_model: Path) -> list[str]:
 def answer_known(model: Path, path: Path, questions: list[str]) -> Generator[int]:
     """Answer those of `questions` that have no answer in the buffer at `path` yet.
 
-    Yields how many are answered. May be killed at any time: it goes on from there.
+    Yields the number of answers. If it is killed, the next call continues from there.
 
     Raises:
         ModelError: the target cannot be loaded.
@@ -64,7 +64,7 @@ def answer_known(model: Path, path: Path, questions: list[str]) -> Generator[int
 
 
 def known_records(model: Path, path: Path, vocabulary: int) -> list[ReplayRecord]:
-    """What `answer_known` stored at `path`; nothing before it did.
+    """The records that `answer_known` stored at `path`, if any.
 
     Raises:
         StoreError: the buffer cannot be read.

@@ -1,12 +1,11 @@
-"""Decides when the draft model is trained: while nobody is there.
+"""Trains the draft model while the user is idle.
 
-It starts after a quiet minute, on mains power, while nothing else keeps the machine busy and there
-are new answers to learn from. A key press pauses it within milliseconds: the system stops the
-process, whatever it is doing, so that it takes no processor time and resumes where it was; after
-some minutes it is ended instead, which frees its memory and costs the last seconds of training.
+Training starts after a quiet minute, on mains power, if no other program keeps the machine busy and
+there are new answers to learn from. A key press pauses it within milliseconds: the process is
+stopped by a signal, so that it takes no processor time and can resume; after some minutes it is
+ended instead, which frees its memory and loses the last seconds of training.
 
-Owns the process and the conditions. Refuses to know how a draft model is trained
-(`app.runtime.learning_process`) and how a new version comes to draft.
+`app.runtime.learning_process` does the training.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ from engines.child_process import ChildProcess
 POLL_S = 0.5
 """Seconds between two checks of the conditions."""
 CHECK_S = 15.0
-"""Seconds between two looks for new answers."""
+"""Seconds between two counts of new answers."""
 RETRY_S = 1800.0
-"""Seconds until the next training after one that brought nothing."""
+"""Seconds until the next training after one without a gain."""
 MAX_PAUSE_S = 600.0
 """Longest pause, after which the process is ended."""
 CLOSE_TIMEOUT_S = 5.0
 HEAD_TOO = "head"
-"""The process's argument that has it teach the draft head."""
+"""The argument that makes the process train the draft head."""
 
 
 @dataclass(frozen=True, slots=True)
 class LearningProgress:
-    """How many of its steps a training has done; `seconds_left` is None while unknown."""
+    """Progress of a training; `seconds_left` is None while unknown."""
 
     done: int
     steps: int
@@ -57,11 +56,10 @@ class LearningProgress:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """A new version drafts.
+    """A new version of the draft model, or of the draft `head`, drafts.
 
     Attributes:
-        before, after: acceptance on held-out questions; `before` is None where nothing drafted.
-        head: whether it is the draft head's, else the draft model's.
+        before, after: acceptance on held-out questions; `before` is None for the first head.
     """
 
     version: int
@@ -78,9 +76,9 @@ class LearningWaits:
 
 
 LearningNews = LearningProgress | Learned | LearningWaits | None
-"""What to show of learning; None: nothing is learned now."""
+"""News about learning; None when nothing is learned now."""
 NotifyLearning = Callable[[LearningNews, SpecchatError | None], object]
-"""Called on any thread with what to show and with what failed."""
+"""Called on any thread with news and errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,6 @@ class LearningConditions:
     Attributes:
         quiet_s: seconds without a key press or an answer.
         is_busy: whether the model is used.
-        new_answers: what there is to learn from.
         is_loaded: whether other programs keep the machine busy.
     """
 
@@ -101,7 +98,8 @@ class LearningConditions:
 
 
 def awaited_answers(new: NewAnswers) -> str:
-    """How many answers the next training waits for, and why for so many; empty for none."""
+    """The number of answers that the next training waits for, and the reason if it is large; empty
+    for none."""
     if not new.missing:
         return ""
     text = f"learns from {new.needed} new answers, {new.count} so far"
@@ -109,11 +107,11 @@ def awaited_answers(new: NewAnswers) -> str:
 
 
 class Learner:
-    """One thread that watches, and one process at most, read by another thread.
+    """A thread that watches the conditions, and at most one process, read by another thread.
 
     Attributes:
-        enabled: whether it may learn; switched by `switch`.
-        waits_for: what keeps it from learning now; empty while nothing does.
+        enabled: set by `switch`.
+        waits_for: what prevents learning now; empty for nothing.
         error: why the last training failed; None if it did not.
     """
 
@@ -125,10 +123,11 @@ class Learner:
         notify: NotifyLearning,
         adopt: Callable[[], object],
     ) -> None:
-        """Args:
-        command: the process's module and arguments.
-        note: file that names a paused process, so that none outlives this program.
-        adopt: called, on a thread of its own, when a new version was published.
+        """Train with the process of `command`, its module and arguments.
+
+        Args:
+            note: file that names a paused process, so that none outlives this program.
+            adopt: called on a thread of its own when a new version was published.
         """
         self.enabled = True
         self.waits_for = ""
@@ -149,17 +148,17 @@ class Learner:
         self._watcher = threading.Thread(target=self._watch, name="learner", daemon=True)
 
     def start(self) -> None:
-        """Start to watch."""
+        """Start watching."""
         self._watcher.start()
 
     def touch(self) -> None:
-        """Somebody is there: pause at once. From any thread; takes microseconds."""
+        """Report user activity: pause at once. From any thread; takes microseconds."""
         self._touched = monotonic()
         if self._child is not None and self._paused_at is None:
             self._pause()
 
     def switch(self, enabled: bool) -> None:
-        """Learn, or end learning at once."""
+        """Allow learning, or end it at once."""
         self.enabled = enabled
         if not enabled:
             self._stop()
@@ -177,7 +176,7 @@ class Learner:
     def _watch(self) -> None:
         _end_orphan(self._note)
         while not self._closing.wait(POLL_S):
-            # Before the conditions: what a key press pauses meanwhile is not resumed at once.
+            # Read before the conditions, so that a pause by a key press is not undone at once.
             child, paused_at = self._child, self._paused_at
             hindrance = self._hindrance()
             if child is None:
@@ -194,18 +193,18 @@ class Learner:
             self._wait_for(hindrance)
 
     def _wait_for(self, reason: str) -> None:
-        """Say what it waits for, if that is something else than before."""
+        """Notify of what it waits for, if that has changed."""
         if reason != self.waits_for:
             self.waits_for = reason
             self._notify(LearningWaits(reason), None)
 
     def _hindrance(self) -> str:
-        """What speaks against training now; empty for nothing."""
+        """What prevents training now; empty for nothing."""
         busy = self._conditions.is_busy()
         if busy:
             self._touched = monotonic()
         quiet = monotonic() - self._touched >= self._conditions.quiet_s
-        loaded = self._conditions.is_loaded()  # asked always: it measures between two calls
+        loaded = self._conditions.is_loaded()  # called always, as it measures between two calls
         if not self.enabled:
             return "learning is off"
         if busy or not quiet:
@@ -215,7 +214,7 @@ class Learner:
         return "learning waits: other programs are busy" if loaded else ""
 
     def _missing_answers(self) -> str:
-        """Whether there is too little to learn; counted now and then."""
+        """What is missing to learn from; counted every `CHECK_S`."""
         if monotonic() >= self._looked:
             self._looked = monotonic() + CHECK_S
             try:
@@ -226,7 +225,7 @@ class Learner:
         return awaited_answers(self._new)
 
     def _retry(self) -> str:
-        """Whether the last training brought nothing a short while ago."""
+        """The wait after a training without a gain; empty if it is over."""
         left = self._retried - monotonic()
         return f"learns again in {left / 60:.0f} min" if left > 0 else ""
 
@@ -250,7 +249,7 @@ class Learner:
                     self._may_pause = True
                     done, steps = message["done"], message["steps"]
                     left = remaining.update(done, steps, monotonic())
-                    with self._lock:  # it may have written this before it was stopped
+                    with self._lock:  # the message may be from before a pause
                         if self._child is child and self._paused_at is None:
                             self._notify(LearningProgress(done, steps, left), None)
                 elif "reading" in message:
@@ -266,11 +265,9 @@ class Learner:
             ended_by_us = self._child is not child
             if not ended_by_us:
                 self._child, self._paused_at = None, None
-                # Before the watcher can start another: what was learned is no longer new.
-                self._new, self._looked = (
-                    NewAnswers(),
-                    monotonic() + CHECK_S * (learned is not None),
-                )
+                # Before the watcher can start another training with the same answers.
+                self._new = NewAnswers()
+                self._looked = monotonic() + CHECK_S * (learned is not None)
                 self._retried = monotonic() + RETRY_S * (learned is None)
         child.close()
         if ended_by_us:
@@ -293,10 +290,8 @@ class Learner:
             self._notify(None, error)
 
     def _pause(self) -> None:
-        """Stop the process where it is; one that loads or reads the buffer is ended.
-
-        A stopped reader would keep its locks.
-        """
+        """Pause the process, or end it while it loads or reads the buffer, as it would keep its
+        locks."""
         with self._lock:
             child = self._child
             if child is None or self._paused_at is not None:
@@ -317,7 +312,7 @@ class Learner:
                 self._note.unlink(missing_ok=True)
 
     def _stop(self) -> None:
-        """End the process; it goes on from what it saved when it is started again."""
+        """End the process; the next one continues from its checkpoint."""
         with self._lock:
             child, self._child = self._child, None
             self._paused_at = None
@@ -328,25 +323,25 @@ class Learner:
 
 
 def _learned(result: dict[str, Any] | None) -> Learned | None:
-    """What a result message brought; None for nothing."""
+    """The new version of a result message, if any."""
     if result is None or result["version"] is None:
         return None
     version = result["version"]
     figures, head = version["figures"], result["head"]
-    # The first head is made from nothing; the first draft model, from the original one.
+    # The first head is trained from scratch, the first draft model from the original one.
     before = figures["acceptance_before"] if version["parent"] or not head else None
     return Learned(version["number"], before, figures["acceptance"], head)
 
 
 def _write_note(note: Path, pid: int) -> None:
-    """Name the paused process and this one; without it, a paused one might outlive this one."""
+    """Name the paused process and this one."""
     with suppress(OSError, psutil.NoSuchProcess):
         note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         note.write_text(f"{process_id_of(pid)} {process_id()}")
 
 
 def _end_orphan(note: Path) -> None:
-    """End a process that was paused by a program that was killed then."""
+    """End a process that was paused when its parent was killed."""
     try:
         child, _, parent = note.read_text("ascii").partition(" ")
     except (OSError, UnicodeDecodeError):

@@ -1,11 +1,10 @@
-"""The child process that teaches draft models: `python -m app.runtime.learning_process`.
+"""The child process that trains draft models: `python -m app.runtime.learning_process`.
 
-A process of its own, at the lowest priority: training takes memory and minutes, and neither may
-slow the answer that is being written. It runs one round (`engines.distillation.round`) for the
-draft model and one for the draft head, and emits a message for each step and result; the first
-time, the target answers first what the draft model knows (`app.runtime.known_answers`). It may be
-paused or killed at any time: only a whole version is ever published, and the next round goes on
-from what was saved.
+It has the lowest priority and memory of its own, so that training does not slow answers. It runs
+one round (`engines.distillation.round`) for the draft model and one for the draft head, and emits a
+message for each step and result; in the first one, the target answers questions that the draft
+model knows (`app.runtime.known_answers`). It may be paused or killed at any time: only whole
+versions are published, and the next round continues from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -48,19 +47,21 @@ Round = Generator[TrainingStep | RoundResult]
 Begin = Callable[[ReplayBuffer], Round]
 
 KNOWN_FILE = "known.db"
-"""In the folder of versions: the target's answers to what the original draft model knows."""
+"""The target's answers to questions that the original draft model knows, in the folder of
+versions."""
 CONTEXT_LENGTH = 2048
-"""Of the draft model while it is measured."""
+"""Context length of the draft model while it is measured."""
 COSTS_LENGTH = 512
-"""Tokens of context whose passes a head must pay at."""
+"""Context length at which a head must pay off."""
 
 
 def learn(arguments: Sequence[str]) -> None:
-    """In the child: run one round for each trainee, and say what came of it.
+    """Run one round for each trainee, and emit the results.
 
     Args:
-        arguments: fingerprint and file of the target; file of the original draft model, empty for
-            none; `HEAD_TOO` for the draft head too; data, cache and configuration directory.
+        arguments: fingerprint and file of the target; file of the original draft model, or empty;
+            `HEAD_TOO` to train the draft head too, or empty; data, cache and configuration
+            directory.
     """
     target, model, draft_model, head, *folders = arguments
     locations = Locations(*map(Path, folders))
@@ -78,17 +79,17 @@ def learn(arguments: Sequence[str]) -> None:
     for prepare, is_head in prepared:
         try:
             begin = prepare()
-            emit({"reading": True})  # not to be stopped before the next step: it would keep locks
+            emit({"reading": True})  # not to be paused before the next step, as it holds locks
             with closing(ReplayBuffer.open(path, target, vocabulary.size)) as buffer:
                 _follow(begin(buffer), locations, head=is_head)
         except SpecchatError as error:
-            failures.append(error)  # one that cannot learn must not keep the other from it
+            failures.append(error)  # the other trainee may still learn
     if failures:
         raise failures[0]
 
 
 def _waits(locations: Locations, target: str, versions: Versions) -> bool:
-    """Whether training what has `versions` brought nothing lately, and is not due."""
+    """Whether the last trainings of `versions` gained nothing, and the next one is not due."""
     states = versions.folder.name == HEAD_FOLDER
     new = new_answers(locations, target, versions, with_states=states)
     return bool(new.halted and new.missing)
@@ -100,14 +101,14 @@ def _follow(items: Round, locations: Locations, *, head: bool) -> None:
         if isinstance(item, TrainingStep):
             emit({"done": item.done, "steps": item.steps})
         elif isinstance(item, RoundResult):
-            # What was removed meanwhile is in the version too.
+            # The version may have learned from records that were removed meanwhile.
             drop_tainted(locations)
             version = asdict(item.version) if item.version else None
             emit({"version": version, "reason": item.reason, "head": head})
 
 
 def _pass_costs(locations: Locations, target: str) -> PassCosts | None:
-    """What was measured of the target's passes; None where it never ran here."""
+    """The measured costs of the target's passes; None if it never ran here."""
     costs = costs_of(locations.costs, target)
     if not costs.state()["plain"]:
         return None
@@ -126,7 +127,7 @@ def _head_round(locations: Locations, target: str, model: Path, vocabulary: Voca
 def _draft_model_round(
     locations: Locations, target: str, model: Path, original: Path, vocabulary: Vocabulary
 ) -> Begin:
-    """The draft model's round; before, the target answers what the draft model knows."""
+    """The draft model's round, after the target's answers to known questions."""
 
     def load(path: Path) -> DraftModel:
         return open_draft_model(path, vocabulary, CONTEXT_LENGTH, gpu_layers=0, threads=1)

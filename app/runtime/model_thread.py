@@ -1,9 +1,7 @@
 """The model's thread: loads a model, answers, stops, switches models and does idle work.
 
-Owns that one thread and the order of what runs on it. Every call returns a
-`concurrent.futures.Future`, so that the interface (`asyncio.wrap_future`), `specchat ask` (plain
-blocking) and a server drive the same object. Events of an answer go to a callback. Refuses to know
-who displays them, and what a turn looks like on a screen.
+Every call returns a `concurrent.futures.Future`, so that the interface (`asyncio.wrap_future`),
+`specchat ask` (plain blocking) and a server can use it. Events of an answer go to a callback.
 """
 
 from __future__ import annotations
@@ -27,11 +25,11 @@ if TYPE_CHECKING:
     from app.runtime.learning import Learner
 
 CLOSE_TIMEOUT_S = 1.0
-"""Seconds that `ModelThread.close` waits for a call into the model to return."""
+"""Longest time that `ModelThread.close` waits for a call into the model."""
 
 
 class Answers(Protocol):
-    """What is asked of `app.conversation.assistant.Assistant`."""
+    """The part of `app.conversation.assistant.Assistant` that is used here."""
 
     def answer(
         self, chat: int, parent: int | None, text: str, attachments: Sequence[Attachment] = ()
@@ -53,16 +51,11 @@ class Model:
     """A loaded model.
 
     Attributes:
-        name: for people.
         hint: what a person should know before the first question, in one line; may be empty.
-        assistant: answers with this model.
-        close: called at the end.
-        engine: what it runs on, for stores that have to forget; None for none.
-        path: its file; None for none.
         idle: its idle work, the most urgent first.
-        learner: teaches its draft model; None for none.
-        switch_idle: begins, or stops at once, all that is done beside answers.
-        asks: what an empty prompt says; empty for the usual words.
+        learner: trains its draft model.
+        switch_idle: starts, or stops at once, all background work.
+        asks: placeholder of the prompt; empty for the default one.
     """
 
     name: str
@@ -78,7 +71,7 @@ class Model:
 
 
 OpenModel = Callable[[str | None], Model]
-"""Opens a model by name or path; None: the one chosen on the command line or in the settings."""
+"""Opens a model by name or path, or for None the one of the command line or the settings."""
 
 Begin = Callable[[Answers], Generator[Event]]
 """Begins a turn: a new question, an edited one, another answer, or the rest of one."""
@@ -103,7 +96,7 @@ class ModelThread:
         self._idle = IdleQueue(self._executor, self._is_asked)
 
     def load(self) -> Future[None]:
-        """Load the first model, unless it is loaded or was tried.
+        """Load the first model, unless this was called before.
 
         The future does not hold the model, which must be freed when another is loaded.
 
@@ -126,11 +119,11 @@ class ModelThread:
     def ask(self, begin: Begin, emit: Callable[[Event], object]) -> Future[None]:
         """Answer; `emit` gets every event, on the model's thread, before the future is done.
 
-        It waits for the model; if none was loaded yet, the first one is. The future is cancelled
-        if `stop` comes before its turn does.
+        Loads the first model if none was loaded yet. The future is cancelled if `stop` is called
+        before the answer begins.
 
         Raises (in the future):
-            SpecchatError: why there is no answer, or only part of one.
+            SpecchatError: why there is no answer, or only a part of it.
         """
         self.load()
         self._stopped = False
@@ -148,14 +141,14 @@ class ModelThread:
         return self._work
 
     def stop(self) -> None:
-        """Stop the answer, whether it waits or is being written; what was written is kept."""
+        """Stop the waiting or current answer; what was generated is kept."""
         self._stopped = True
         cancelled = self._answer is not None and self._answer.cancel()
         if self.model is not None and not cancelled:
             self.model.assistant.stop()
 
     def touch(self) -> None:
-        """Somebody is there: training pauses at once. From any thread; takes microseconds."""
+        """Report user activity: training pauses at once. From any thread; takes microseconds."""
         if self.model is not None and self.model.learner is not None:
             self.model.learner.touch()
 
@@ -188,7 +181,7 @@ class ModelThread:
             self._open(choice)
             return
         except SpecchatError as error:
-            # Only the message: the error's traceback keeps alive what was loaded so far.
+            # Only the message, as the error's traceback keeps alive what was loaded so far.
             reason = str(error)
         gc.collect()
         try:

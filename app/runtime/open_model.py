@@ -1,7 +1,6 @@
-"""Opens a model together with what runs beside its answers: the indexer and idle work.
+"""Opens a model together with its background work: the indexer, idle work and training.
 
-Owns how these are connected. Its imports would delay the interface's first frame, so they happen
-when a model is opened.
+Most imports happen when a model is opened, so that they do not delay the interface's first frame.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from app.runtime.learning import Learner, NotifyLearning
 
 PAUSED_FILE = "paused"
-"""Beside the folders of versions: names a training that is paused."""
+"""Names a paused training process; it is next to the folders of versions."""
 
 ABOUT_BUILT_IN = (
     "The built-in model is tiny and only knows shell commands, and English. Try: How do I extract a"
@@ -50,7 +49,7 @@ def open_model(
     notify_idle: NotifyIdle = lambda progress, error: None,
     notify_learning: NotifyLearning = lambda progress, error: None,
 ) -> Model:
-    """Load the chosen model with an indexer, idle work and what teaches its draft model.
+    """Load the chosen model with an indexer, idle work and training of its draft model.
 
     `notify_indexer` is called on the indexer's thread, `notify_idle` on the model's and
     `notify_learning` on any.
@@ -64,7 +63,7 @@ def open_model(
     engine = load(options, locations)
     open_chat_states(engine, locations.chat_states, config.chat_states.max_bytes)
     imports = _imports(engine, locations)
-    # A connection of the model's thread: while it waits for a lock, no other thread waits with it.
+    # A connection of its own, so that no other thread waits with the model's for a lock.
     history = history.new_connection()
     work = _idle_work(engine, locations, history, imports, notify_idle)
     indexer = _indexer(engine, locations, notify_indexer, work)
@@ -81,7 +80,7 @@ def open_model(
     if not config.idle:
         switch_idle(False)
 
-    closing = ExitStack()  # the last one first, and all of them even if one fails
+    closing = ExitStack()  # closes all of them even if one fails, the last one first
     for part in (history, engine, imports, indexer, learner):
         if part is not None:
             closing.callback(part.close)
@@ -113,9 +112,9 @@ def open_for_one_answer(
     """Load the chosen model alone, without drafters that need large libraries.
 
     Args:
-        docs: how imported texts are searched; empty leaves that to the chat and the settings.
-        import_path: the import to which that is limited; empty for all.
-        stop: texts that end the answer, beside those of the chat.
+        docs: how imported texts are searched; empty leaves it to the chat and the settings.
+        import_path: the only import that is searched; empty for all.
+        stop: texts that end the answer, in addition to those of the chat.
     """
     from app.config import load_config
     from app.conversation.assistant import Assistant
@@ -144,13 +143,13 @@ def open_for_one_answer(
 
 
 def _hint(engine: Engine) -> str:
-    """What to know about the model when it is opened; empty for nothing."""
+    """What a person should know about the model, in one line; may be empty."""
     hints = (_about_model(engine), _about_device(engine.path), *engine.restrictions)
     return " ".join(filter(None, hints))
 
 
 def _about_model(engine: Engine) -> str:
-    """What a model that came with specchat is for; empty for any other."""
+    """The purpose of a model that came with specchat; empty for any other."""
     from app.models.discovery import default_model, embedded
 
     if engine.path == embedded():
@@ -159,7 +158,7 @@ def _about_model(engine: Engine) -> str:
 
 
 def _about_device(model: Path) -> str:
-    """Where `model` runs, if a person could wish for better."""
+    """A note if `model` runs on a slower device than it could; else empty."""
     from app.models.safetensors import CPU, remark, torch_device
     from engines.llama.devices import unused_gpu
 
@@ -185,10 +184,7 @@ def _idle_work(
     imports: ImportedTexts | None,
     notify: NotifyIdle,
 ) -> IdleWork:
-    """The engine's idle work.
-
-    Errors of the engine are reported here, and those that occur later whenever it is idle.
-    """
+    """The engine's idle work. Errors of the engine are reported now, later ones when it is idle."""
     from app.engine.loading import adopt_versions
     from app.runtime.idle_encoding import embed_when_idle, encode_when_idle
     from app.runtime.idle_work import IdleWork
@@ -210,7 +206,7 @@ def _idle_work(
 def _indexer(
     engine: Engine, locations: Locations, notify: NotifyIndexer, work: IdleWork
 ) -> Indexer:
-    """The indexer, started; idle work wakes whenever it has finished something."""
+    """The started indexer; idle work wakes whenever it has finished something."""
     from app.indexing.indexer import Indexer
 
     def changed(progress: IndexingProgress | None, error: SpecchatError | None) -> None:
@@ -226,7 +222,7 @@ def _indexer(
 def _learner(
     engine: Engine, locations: Locations, notify: NotifyLearning, work: IdleWork
 ) -> Learner | None:
-    """What teaches the engine's draft model and head, started; None if it has neither."""
+    """The started trainer of the engine's draft model and head; None if it has neither."""
     from app.config import load_config
     from app.engine.draft_model_versions import NewAnswers, new_answers
     from app.machine import OtherLoad
@@ -263,7 +259,7 @@ def _learner(
 
 
 def _report_errors(engine: Engine, notify: NotifyIdle, reported: frozenset[str]) -> frozenset[str]:
-    """Report the engine's errors that were not `reported` yet; returns all of them."""
+    """Report the engine's errors that are not in `reported`; returns all of them."""
     errors = {str(error): error for error in engine.errors}
     for message in errors.keys() - reported:
         notify(None, errors[message])
