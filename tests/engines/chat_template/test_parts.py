@@ -15,7 +15,7 @@ CHAT = [USER, ASSISTANT] * 500 + [USER]
 
 
 class CountingChatML(ChatML):
-    """Counts the messages that it renders at once."""
+    """Records the number of messages of each rendering."""
 
     def __init__(self) -> None:
         self.messages: list[int] = []
@@ -26,7 +26,7 @@ class CountingChatML(ChatML):
 
 
 class NumberingChatML(CountingChatML):
-    """Writes a turn's number into it, as ChatGLM's template does."""
+    """Numbers the turns, as ChatGLM's template does."""
 
     def render(self, messages: Sequence[Mapping[str, object]], others: str) -> str:
         numbered = [

@@ -134,7 +134,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
-def test_each_family_s_output(name: str) -> None:
+def test_each_familys_output(name: str) -> None:
     text, reasoning, answer = OUTPUTS[name]
     split = split_reasoning(text)
     assert (split.reasoning, split.answer, split.marked) == (reasoning, answer, True)
@@ -223,14 +223,14 @@ def test_only_marks_and_whitespace_are_dropped(words: list[str]) -> None:
 
 
 @given(st.sampled_from(sorted(OUTPUTS)), st.integers(1, 9))
-def test_a_stream_gives_the_answer_alone(name: str, size: int) -> None:
+def test_a_stream_returns_only_the_answer(name: str, size: int) -> None:
     text, reasoning, answer = OUTPUTS[name]
     stream = AnswerStream()
     parts = [stream.append(text[at : at + size]) for at in range(0, len(text), size)]
     parts.append(stream.append("", last=True))
     assert "".join(parts).endswith(answer)
     if "".join(parts) != answer:
-        assert reasoning, "the text before a mark that nothing opened was out already"
+        assert reasoning, "the text before a closing without an opening was already returned"
     assert stream.split == split_reasoning(text)
 
 
@@ -265,7 +265,7 @@ def test_control_tokens_that_mark_reasoning_have_a_text_and_no_others() -> None:
 
 def test_a_control_token_of_another_use_stays_hidden() -> None:
     phi = Tokens({"<|end|>": 4, "<|assistant|>": 5})
-    assert marked_piece(phi)(4) == b"", "no channels: it ends a message"
+    assert marked_piece(phi)(4) == b"", "it ends a message without channels"
 
 
 def test_the_prompt_says_whether_the_output_begins_in_the_reasoning() -> None:
@@ -275,7 +275,7 @@ def test_the_prompt_says_whether_the_output_begins_in_the_reasoning() -> None:
     assert prompt_opening(tokens, [50, 51, 3]) == prompt_opening(tokens, [52]) == ""
 
 
-def test_an_opening_that_the_prompt_wrote_is_told_from_the_model_s_own() -> None:
+def test_an_opening_in_the_prompt_is_told_from_the_models_own() -> None:
     assert added_opening("<think>hm</think>", "hm</think>") == "<think>"
     assert added_opening("<think>hm</think>", "<think>hm</think>") == ""
     assert added_opening("40", "40") == ""

@@ -1,4 +1,4 @@
-"""A template renders in a process of its own; a hostile one ends there and takes nothing along."""
+"""A template renders in a process of its own; a hostile one ends only that."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ HOSTILE = [
     "{{ 1 / 0 }}",
     "{% if %}",
 ]
-"""They ask for too much memory, reach outside, or fail."""
+"""Templates that take too much memory, reach outside, or fail."""
 
 ENDLESS = [
     "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
@@ -66,7 +66,7 @@ ENDLESS = [
     "{% set ns = namespace(l=('x',)) %}{% for i in range(40) %}{% set ns.l = (ns.l, ns.l) %}"
     "{% endfor %}{% set d = {ns.l: 1} %}x",
 ]
-"""They hold the interpreter, so that nothing but the end of the process stops them."""
+"""Templates that hold the interpreter lock, so that only the end of the process stops them."""
 
 
 def rendering(source: str) -> str:
@@ -78,7 +78,7 @@ Children = Callable[[], list[psutil.Process]]
 
 @pytest.fixture
 def children() -> Children:
-    """The processes that were started since."""
+    """Processes started during the test."""
     before = set(psutil.Process().children())
     return lambda: [one for one in psutil.Process().children() if one not in before]
 
@@ -119,7 +119,7 @@ def test_a_killed_process_is_started_again(children: Children) -> None:
     assert first not in children()
 
 
-def test_without_memory_for_a_process_it_says_so_and_tries_again(
+def test_a_process_that_cannot_start_is_reported_and_retried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(*_arguments: object, **_options: object) -> None:

@@ -26,11 +26,11 @@ PUBLIC = [
     for folder in Path(__file__).parents
     for template in sorted(folder.glob("shared/templates/*.jinja"))
 ]
-"""Templates of models that people run, beside the checkout where it is developed."""
+"""Public templates, from a folder that only development machines have."""
 
 FIRST_CHARACTER = 100
 STORED = 10**6
-"""Ids from here on are those of stored answers; no text is tokenized to them."""
+"""First id of stored answers; no text is tokenized to these."""
 
 
 class CharacterTokenizer:
@@ -171,7 +171,7 @@ def test_user_text_never_becomes_a_control_token(
 
 
 def control_tokens(source: str, *contents: str) -> list[int]:
-    """Those of a prompt of a system message and two questions."""
+    """The control tokens in a prompt of a system message and two questions."""
     messages = [
         Message(role, content)
         for role, content in zip(("system", "user", "user"), contents, strict=True)
@@ -185,7 +185,7 @@ def chatml(source: str) -> ChatTemplate:
 
 
 def test_stored_ids_survive_a_template_that_keeps_contents(model: LlamaModel) -> None:
-    """The next prompt begins with everything in the cache: nothing is read twice."""
+    """The next prompt begins with all that is cached, so nothing is prefilled twice."""
     question = [Message("user", "What does tar do?")]
     prompt = model.render(question)
     odd = (*model.vocabulary.encode("tar "), *model.vocabulary.encode("pac"), 2)
@@ -302,7 +302,7 @@ def test_a_template_that_sets_fields_of_messages_keeps_their_turns() -> None:
 
 
 class Refusing:
-    """Renders a chat once it has refused so many arrangements, each of which takes time."""
+    """Refuses a number of arrangements, each of which takes time, before it renders a chat."""
 
     def __init__(self, refusals: int, seconds: float) -> None:
         self.seconds = 0.0
@@ -318,14 +318,14 @@ class Refusing:
 
 
 def test_an_arrangement_is_searched_for_until_the_template_has_taken_too_long() -> None:
-    """Its own processor time counts, not what other programs take of the machine."""
+    """The template's processor time counts, not the load of the machine."""
     assert Placer(Refusing(25, 0.1)).place(PLAIN_CHAT).segments is not None
     with pytest.raises(ModelError, match="it takes over 6 s"):
         Placer(Refusing(25, 0.5))
 
 
 class Quoting:
-    """Renders contents in a form that no arrangement makes exact, slowly."""
+    """Takes time, and rewrites contents in every arrangement."""
 
     seconds = 0.0
 
@@ -352,7 +352,7 @@ def test_every_content_is_in_the_prompt_of_public_templates(source: Path | None)
 
 
 def assert_parts_make_the_whole(template: ChatTemplate) -> None:
-    """What `template` renders of long conversations in parts is what it renders at once."""
+    """Check that `template` renders long conversations in parts as it does at once."""
     turns = [*chat()[:2], *chat(tokens=stored(7))[:2]] * PART_TURNS
     for system in ("", "Be."):
         for end in (notes(), chat()[:1]):
@@ -365,7 +365,7 @@ def assert_parts_make_the_whole(template: ChatTemplate) -> None:
 
 
 def assert_whole(prompt: str, messages: Sequence[Message]) -> None:
-    """Every content is in `prompt`, in order and once."""
+    """Check that every content is in `prompt` once and in order."""
     at = 0
     for message in messages:
         ids = (token - STORED for token in message.tokens)
@@ -375,8 +375,8 @@ def assert_whole(prompt: str, messages: Sequence[Message]) -> None:
         at += len(content)
 
 
-def test_each_message_stays_where_the_template_takes_it() -> None:
-    """Only what it refuses is put into the user's turn."""
+def test_roles_change_only_where_the_template_refuses_them() -> None:
+    """Only system messages that it refuses become the user's."""
     template = ChatTemplate(templates.AWKWARD["system first"], CHATML)
     assert CHATML.show(template.render(CHATS["both"])) == (
         "⟦<|im_start|>⟧system\nBe.⟦<|im_end|>⟧\n⟦<|im_start|>⟧user\n hi ⟦<|im_end|>⟧\n"
@@ -386,7 +386,7 @@ def test_each_message_stays_where_the_template_takes_it() -> None:
 
 
 def test_notes_change_no_token_before_the_question() -> None:
-    """What is in the KV cache of the chat so far is used again."""
+    """The KV cache of the chat so far is reused."""
     for name in ("system first", "last system above all", "turns", "parts", "tools"):
         template = ChatTemplate(templates.AWKWARD[name], REASONER)
         before = template.render(CHATS["both"][:2])

@@ -66,7 +66,7 @@ def load(path: Path) -> HfTarget:
 
 
 def logits_after(target: HfTarget, tokens: list[int]) -> Floats:
-    """Logits of the last of `tokens`, by transformers alone: its own masks, no cache."""
+    """Logits of the last of `tokens` by plain transformers, without a cache."""
     import torch
 
     with torch.inference_mode():

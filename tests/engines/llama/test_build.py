@@ -1,4 +1,4 @@
-"""A build of llama.cpp that leaves the processor's instructions unused is recognised."""
+"""Recognises a build of llama.cpp that does not use the processor's instructions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_what_a_build_leaves_unused(system_info: str, cpu_info: str, unused: lis
     assert unused_features(system_info, cpu_info) == unused
 
 
-def test_the_build_at_hand_is_asked_about_this_processor(
+def test_this_build_is_compared_with_this_processor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     info = tmp_path / "cpuinfo"

@@ -1,4 +1,4 @@
-"""Finding graphics cards, installing the build that uses them, and sizes fit for the machine."""
+"""Finding graphics cards, the command that installs a build for them, and default sizes."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_chunks_shrink_on_slow_machines_and_grow_back() -> None:
         chunk_size.observe(chunk_size.tokens, 0.01)
     assert chunk_size.tokens == MAX_CHUNK
     chunk_size.observe(3, 9.0)
-    assert chunk_size.tokens == MAX_CHUNK, "a short last chunk is no measure"
+    assert chunk_size.tokens == MAX_CHUNK, "a short last chunk is ignored"
     chunk_size.observe(MAX_CHUNK, 0.1)
     assert chunk_size.tokens == MAX_CHUNK
     for _ in range(9):

@@ -1,4 +1,4 @@
-"""Texts become unit vectors, alone as in a batch, and what is no embedding model is named."""
+"""Texts become unit vectors, independently of their batch, and other models are rejected."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_vectors_have_unit_length_and_do_not_depend_on_the_batch(model: Embeddin
     assert model.encode_passages([]).shape == (0, WIDTH)
 
 
-def test_a_text_beyond_the_models_length_counts_by_its_beginning(model: EmbeddingModel) -> None:
+def test_a_text_beyond_the_models_length_is_cut_at_its_end(model: EmbeddingModel) -> None:
     long = "walrus " * 5_000
     short = model.encode_passages(["walrus " * CONTEXT, "attic", ""])
     assert model.encode_passages([long])[0] == pytest.approx(short[0], abs=1e-3)
@@ -61,7 +61,7 @@ def test_queries_and_passages_have_the_models_own_prefixes(
     assert seen == ["search_query: walrus", "search_document: walrus"]
 
 
-def test_what_embeds_nothing_is_named(
+def test_a_model_that_is_no_embedding_model_is_named(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ModelError, match="no model file"):
@@ -74,7 +74,7 @@ def test_what_embeds_nothing_is_named(
         EmbeddingModel(file)
 
 
-def test_a_file_is_probed_as_what_it_is(file: Path, tmp_path: Path) -> None:
+def test_an_embedding_model_is_probed_as_one(file: Path, tmp_path: Path) -> None:
     cache = tmp_path / "models.json"
     EmbeddingModel(file, probe_cache=cache, threads=1)
     assert str(file) in cache.read_text()

@@ -45,12 +45,12 @@ def _open(path: Path) -> LlamaModel:
 
 @pytest.fixture(autouse=True)
 def fused_attention(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the width: plain attention rounds otherwise."""
+    """Whatever the width, since plain attention rounds differently."""
     monkeypatch.setattr(context, "MIN_PLAIN_WIDTH", 1 << 20)
 
 
 def _logits(target: Target) -> Floats:
-    """Of a chain of three after the prompt."""
+    """Logits of a chain of three after the prompt."""
     target.rewind(0)
     list(target.prefill(PROMPT))
     return target.verify(chain(5, [6, 7], 1)).logits.copy()
@@ -143,7 +143,7 @@ def _write(path: Path, reader: Any, entries: list[Entry], changes: dict[str, Any
 
 def test_blocks_of_quantised_weights_grouped_heads_and_biases_are_padded(tmp_path: Path) -> None:
     source = _variant(tmp_path / "variant.gguf")
-    # Four times, so that nothing is rounded anew: some processors quantise activations to 8 bits.
+    # Four times as wide rounds nothing, although some processors quantise activations to 8 bits.
     enlarge(source, Enlargement(4, 1), tmp_path / "large.gguf")
     _assert_same(_open(source), _open(tmp_path / "large.gguf"), EXACT)
 
@@ -164,7 +164,7 @@ def test_what_is_not_a_model_is_not_enlarged(tmp_path: Path) -> None:
         ([], {"general.architecture": "gemma"}, "its architecture is gemma, not llama"),
     ],
 )
-def test_what_would_give_other_tokens_is_refused(
+def test_a_model_that_would_give_other_tokens_is_refused(
     tmp_path: Path, names: list[str], changes: dict[str, Any], complaint: str
 ) -> None:
     outputs = [] if "attn_output" in complaint else ["attn_output", "ffn_down"]
@@ -190,7 +190,7 @@ def test_a_prediction_head_is_widened_with_its_model(tmp_path: Path) -> None:
 
 
 def _greedy_drafts(path: Path) -> tuple[list[int], list[int]]:
-    """The answer of the model in `path`, and what its head drafts on the way."""
+    """The answer of the model in `path`, and its head's drafts."""
     target = load(path, threads=1, context_length=512, heads=True).target
     assert target.heads is not None
     drafter = MtpDrafter(Heads(target.heads, frozenset()))

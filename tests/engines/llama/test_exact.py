@@ -51,7 +51,7 @@ def test_drafted_equals_plain_bit_by_bit_over_two_turns(exact_model: LlamaModel)
     assert target.chains_only
     first, first_logits = answer(target, PROMPT, [], 0)
     second, second_logits = answer(target, [*PROMPT, *first, 5, 6], [], 0)
-    assert len(target.tokens) > 256, "the cache's padded length must change on the way"
+    assert len(target.tokens) > 256, "the cache's padded length must change"
     for seed in (1, 2):
         target.rewind(0)
         drafted, logits = answer(target, PROMPT, first, seed)

@@ -1,4 +1,4 @@
-"""Headers are read as the reference reads them, and none does harm."""
+"""Headers are read as by the reference, and hostile ones do no harm."""
 
 from __future__ import annotations
 
@@ -49,13 +49,15 @@ def test_numbers_are_found_by_architecture(tmp_path: Path) -> None:
 
 
 def test_a_long_word_list_is_skipped(tmp_path: Path) -> None:
-    words = 200_000  # several of the pieces in which the file is read
+    words = 200_000  # several times the read size
     path = write_gguf(tmp_path / "a.gguf", tokens=words)
     assert path.stat().st_size > 3 * reader.READ_SIZE
     assert read_metadata(path).parameters == 2 * WIDTH * WIDTH
 
 
-def test_only_so_many_numbers_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_kept_list_items_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reader, "MAX_KEPT", 5)
     path = write_gguf(tmp_path / "a.gguf", first=[1, 2, 3], second=[4, 5, 6])
     read = read_metadata(path)

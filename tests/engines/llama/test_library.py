@@ -20,12 +20,12 @@ import ctypes
 print('NumPy' if 'numpy' in sys.modules else '', hasattr(ctypes.CDLL(None), CXX_FUNCTION))
 """
 CXX_FUNCTION = "_ZNSt8ios_base4InitC1Ev"
-"""What libstdc++ has and Python does not: std::ios_base::Init::Init()."""
+"""A function that libstdc++ has and Python lacks: std::ios_base::Init::Init()."""
 
 
 @pytest.fixture
 def gpu_build(tmp_path: Path) -> Path:
-    """The installed libraries beside a backend for graphics cards."""
+    """The installed libraries, with a backend for graphics cards added."""
     package = find_spec("llama_cpp")
     assert package is not None
     assert package.origin is not None

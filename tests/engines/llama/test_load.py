@@ -1,4 +1,4 @@
-"""Opening files: what is not a model is refused in one clear line, and nothing crashes."""
+"""Opening files: anything but a model is rejected in one clear line, and nothing crashes."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_file_is_probed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         load(path, threads=1, probe_cache=cache)
 
 
-def test_a_cache_that_cannot_be_written_is_said_and_the_model_runs(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_reported_and_the_model_runs(tmp_path: Path) -> None:
     path = write_llama(tmp_path / "tiny.gguf", TinyVocabulary())
     cache = tmp_path / "probed.json"
     cache.mkdir()
@@ -166,7 +166,7 @@ def test_drafts_change_nothing_with_a_quantised_cache(kv_type: str) -> None:
         ("q4_0", "quantized V cache requires flash_attn to be enabled", 'set kv_type = "f16"'),
     ],
 )
-def test_a_context_that_cannot_be_made_names_a_way_that_helps(
+def test_a_context_that_cannot_be_created_names_the_way_out(
     monkeypatch: pytest.MonkeyPatch, kv_type: str, reason: str, way_out: str
 ) -> None:
     monkeypatch.setattr(lib, "llama_init_from_model", lambda *_: None)
@@ -180,7 +180,7 @@ def test_a_context_that_cannot_be_made_names_a_way_that_helps(
 def test_a_cache_type_that_a_model_cannot_have_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tiny, "HEADS", 4)  # of 16 numbers: less than a block of q8_0
+    monkeypatch.setattr(tiny, "HEADS", 4)  # heads of 16 numbers: less than a block of q8_0
     path = write_llama(tmp_path / "narrow.gguf", TinyVocabulary())
     with pytest.raises(ModelError, match=r'does not divide.*: set kv_type = "f16"'):
         load(path, threads=1, context_length=256, kv_type="q8_0")

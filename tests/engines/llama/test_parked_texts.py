@@ -1,4 +1,4 @@
-"""Parked texts: coming back to one gives what reading it again gives, within the cache's cells."""
+"""Returning to a parked text equals reading it again, within the cells of the cache."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def text(number: int, answer: int) -> list[int]:
     return [*START, *range(1000 + 50 * number, 1040 + 50 * number), *range(400, 410 + answer)]
 
 
-def test_coming_back_costs_what_is_new(target: LlamaTarget) -> None:
+def test_returning_to_a_text_evaluates_only_what_is_new(target: LlamaTarget) -> None:
     assert isinstance(target, ParkingTarget)
     list(target.prefill(text(1, 5)))
     target.park()
@@ -80,7 +80,7 @@ def test_the_least_recently_used_text_makes_room(target: LlamaTarget) -> None:
         list(target.prefill(text(number, 40)))
         target.park()
     assert 0 < len(target._parked) < 8
-    assert target.cached_prefix(text(0, 40)) == len(START), "the first one is gone"
+    assert target.cached_prefix(text(0, 40)) == len(START), "the first one was dropped"
     assert target.cached_prefix(text(7, 40)) == len(text(7, 40))
     target.rewind(0)
     list(target.prefill(list(range(300, 300 + CONTEXT - 2))))
@@ -88,7 +88,7 @@ def test_the_least_recently_used_text_makes_room(target: LlamaTarget) -> None:
 
 
 def test_a_text_that_is_evaluated_again_has_cells_of_its_own(target: LlamaTarget) -> None:
-    """Drafts that repeat a parked text, as where retrieval is undone and the answer comes again."""
+    """Drafts repeat a parked text, as after a rollback of retrieval."""
     parked = [*START, *range(1000, 1200)]
     list(target.prefill(parked))
     target.park()

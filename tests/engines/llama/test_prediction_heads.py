@@ -38,7 +38,7 @@ WORDS = TinyVocabulary()
 PROMPT = [5 + index * 7 % 240 for index in range(40)]
 ANSWER = 16
 NOISY = Sampling(2.5, top_k=0, top_p=1.0, min_p=0.0, seed=6)
-"""Nearly all noise, which heads share with their target: random weights agree often."""
+"""Mostly noise, which heads share with their target, so that random weights often agree."""
 WRITERS: dict[str, Callable[[Path], Path]] = {
     "chained": lambda folder: write_depth_heads(folder / "chained.gguf", WORDS, 1),
     "depth": lambda folder: write_depth_heads(folder / "depth.gguf", WORDS, 3),
@@ -47,13 +47,13 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
     "sharing": lambda folder: write_sharing(folder, WORDS),
 }
 EXACT = ("chained", "depth", "mixture", "sharing")
-"""Those that are tried in exact mode; near ties do not occur in the hybrid's answers."""
+"""Kinds tested in exact mode; the hybrid's answers have no near-ties."""
 Open = Callable[[str, bool], LlamaTarget]
 
 
 @pytest.fixture(autouse=True)
 def deep_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Random weights are sure of nothing: have them draft on all the same."""
+    """Let random weights draft although they are unsure."""
     monkeypatch.setattr(model_drafter.DraftCosts, "price", 0.0)
     monkeypatch.setattr(model_drafter, "MIN_PATH_PROBABILITY", 0.0)
     monkeypatch.setattr(model_drafter, "MAX_CHILDREN", 2)
@@ -143,7 +143,7 @@ def test_drafts_are_proposed_and_accepted(open_target: Open, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", WRITERS)
 def test_the_heads_have_read_what_was_accepted(open_target: Open, kind: str) -> None:
-    """As if they had read the whole text at once, but for the cache's half precision."""
+    """As if they had read the text at once, up to the cache's half precision."""
     target = open_target(kind, False)
     steps = answer(target, PROMPT, [drafter(target)])
     text = [*PROMPT, *tokens(steps)]
@@ -177,7 +177,7 @@ def test_of_a_long_text_only_the_end_is_read(open_target: Open) -> None:
     assert any(step.accepted for step in answer(target, text, [drafter(target)]))
 
 
-def test_behind_another_text_nothing_is_drafted(open_target: Open) -> None:
+def test_nothing_is_drafted_after_another_text(open_target: Open) -> None:
     target = open_target("chained", False)
     list(target.prefill(PROMPT))
     heads = heads_of(target)
@@ -206,7 +206,7 @@ def _note_call(calls: list[str], name: str, call: Callable[..., object], *given:
 def test_on_a_device_heads_are_waited_for_before_their_outputs_are_read(
     open_target: Open, monkeypatch: pytest.MonkeyPatch, on_device: bool
 ) -> None:
-    """Reading an output waits too, but keeps the interpreter from all other threads."""
+    """Reading an output would wait too, but with the interpreter lock held."""
     target, calls = open_target("chained", False), list[str]()
     list(target.prefill(PROMPT))
     heads = heads_of(target)
@@ -284,10 +284,10 @@ def test_heads_whose_probe_did_not_end_are_probed_again(
     assert probe.probe_heads(path, cache, "build") == "no heads"
 
 
-def test_heads_that_crash_leave_their_model_as_it_is(
+def test_a_crash_of_the_heads_does_not_reject_their_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No other file need be chosen."""
+    """Its message does not ask for another file."""
     path, cache = write_mixture(tmp_path / "model.gguf", WORDS), tmp_path / "probed.json"
     crashed = subprocess.CompletedProcess[bytes](
         [], -signal.SIGABRT, b"", b"a.c:1: GGML_ASSERT(x) failed"
@@ -312,7 +312,7 @@ def test_heads_that_do_not_fit_into_memory_are_left_out(
     assert "do not fit" in target.heads_problem
 
 
-def test_contexts_are_freed_before_what_they_read(
+def test_contexts_are_freed_before_their_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     freed: list[tuple[Callable[[object], None], object]] = []

@@ -1,4 +1,4 @@
-"""How likely a question is after a text: the same alone, among others, and counted by hand."""
+"""The likelihood of a question after a text: alone, among others, and computed by hand."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ QUESTION = "how do I call a file something else?"
 
 @pytest.fixture(scope="module")
 def questions() -> LlamaQuestionModel:
-    """Any model will do: here the embedded target's weights."""
+    """Any model suffices; this is the embedded target."""
     return LlamaQuestionModel(EMBEDDED, threads=THREADS)
 
 
 def by_hand(model: LlamaModel, question: str, text: str) -> float:
-    """Token by token, each read alone."""
+    """Computed token by token."""
     encode = model.vocabulary.encode
     before, between = (encode(part, special=True) for part in TEXT_FRAME)
     prompt = [*before, *encode(text), *between]
@@ -47,7 +47,7 @@ def by_hand(model: LlamaModel, question: str, text: str) -> float:
     return float(total)
 
 
-def test_it_is_the_sum_of_the_tokens_logarithms(
+def test_the_log_likelihood_is_the_sum_over_the_tokens(
     questions: LlamaQuestionModel, model: LlamaModel
 ) -> None:
     for text in TEXTS[:2]:
@@ -55,7 +55,7 @@ def test_it_is_the_sum_of_the_tokens_logarithms(
         assert found == pytest.approx(by_hand(model, QUESTION, text), abs=0.05)
 
 
-def test_texts_do_not_depend_on_those_beside_them(questions: LlamaQuestionModel) -> None:
+def test_texts_do_not_depend_on_others_in_their_pass(questions: LlamaQuestionModel) -> None:
     assert len(TEXTS) > MAX_TEXTS
     together = questions.log_likelihoods(QUESTION, TEXTS)
     alone = [questions.log_likelihoods(QUESTION, [text])[0] for text in TEXTS]
@@ -64,7 +64,7 @@ def test_texts_do_not_depend_on_those_beside_them(questions: LlamaQuestionModel)
     assert questions.log_likelihoods(QUESTION, []) == []
 
 
-def test_what_is_long_counts_by_its_beginning(questions: LlamaQuestionModel) -> None:
+def test_long_texts_and_questions_are_cut_at_their_end(questions: LlamaQuestionModel) -> None:
     long, longer = ("walrus " * count for count in (MAX_TEXT_TOKENS * 3, 9000))
     assert questions.log_likelihoods("why?", [long]) == questions.log_likelihoods("why?", [longer])
     much, more = ("why " * count for count in (MAX_QUESTION_TOKENS * 3, 9000))
@@ -73,7 +73,7 @@ def test_what_is_long_counts_by_its_beginning(questions: LlamaQuestionModel) -> 
 
 
 def test_a_text_cannot_end_itself(questions: LlamaQuestionModel) -> None:
-    """Control tokens written out in a document are only letters."""
+    """The text of a control token is only text in a document."""
     seen = questions._frame(f"a{END}b")
     assert seen.count(questions._end[0]) == 1
 

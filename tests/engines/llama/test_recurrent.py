@@ -63,7 +63,7 @@ def plain(target: LlamaTarget, length: int = ANSWER) -> tuple[list[int], np.ndar
 
 
 class Copier:
-    """Drafts the plain answer, and one wrong token in every `period` of it."""
+    """Drafts the plain answer, with one wrong token in every `period`."""
 
     name = "prompt"
     top_tokens_needed = 0
@@ -73,10 +73,10 @@ class Copier:
         self._period = period
 
     def begin(self, context: Context) -> None:
-        """Nothing to do."""
+        """See `Drafter.begin`."""
 
     def propose(self, context: Context, limit: int) -> DraftTree:
-        """What comes next."""
+        """See `Drafter.propose`."""
         start = len(context.tokens) - len(PROMPT_TOKENS)
         draft = [
             (token + (index % self._period == 0)) % 250
@@ -85,7 +85,7 @@ class Copier:
         return chain(context.root, draft, PROMPT)
 
     def observe(self, step: Step) -> None:
-        """Nothing to learn."""
+        """See `Drafter.observe`."""
 
 
 def answer(
@@ -101,7 +101,7 @@ def answer(
 
 
 def require_same(target: LlamaTarget, tokens: Sequence[int]) -> None:
-    """As plain decoding, or forked where two tokens are all but equally likely."""
+    """Check that it equals plain decoding, up to a fork at a near-tie."""
     expected, logits = plain(target)
     for index, (token, other) in enumerate(zip(tokens, expected, strict=True)):
         if token != other:
@@ -174,7 +174,7 @@ FAULTS = pytest.mark.parametrize("kind", ["qwen35", "granitehybrid", "rwkv7"])
 
 
 def prepared(open_target: Open, kind: str) -> tuple[LlamaTarget, np.ndarray]:
-    """A target that holds the prompt, and what it gives for the root of `LONG_DRAFT`."""
+    """A target that holds the prompt, and its row for the root of `LONG_DRAFT`."""
     target = open_target(kind)
     target.rewind(0)
     list(target.prefill([*PROMPT_TOKENS, 5]))
@@ -248,7 +248,7 @@ def test_a_text_whose_state_cannot_be_restored_is_read_again(
 
 
 @FAULTS
-def test_a_checkpoint_of_other_words_is_not_used(open_target: Open, kind: str) -> None:
+def test_a_checkpoint_of_another_text_is_not_used(open_target: Open, kind: str) -> None:
     target, logits = prepared(open_target, kind)
     list(target.prefill([*PROMPT_TOKENS, 9, 9, 9]))
     target.verify(LONG_DRAFT)

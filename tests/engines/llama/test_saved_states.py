@@ -1,4 +1,4 @@
-"""Saved states: what is loaded equals what was read, in every kind of memory."""
+"""A loaded state equals reading the text, in every kind of memory."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def states(target: LlamaTarget, size: int) -> list[tuple[list[int], np.ndarray]]
 
 
 def answer(target: LlamaTarget, prompt: list[int]) -> tuple[list[int], Floats]:
-    """Greedy, with a draft of three tokens at a time where the target takes them."""
+    """Greedy decoding, with drafts of three tokens if the target verifies them."""
     list(target.prefill(prompt))
     rows = [target.last_row.logits[0].copy()]
     tokens = [int(rows[0].argmax())]
@@ -93,7 +93,7 @@ def test_loading_equals_reading(open_target: Open, kind: str) -> None:
     assert np.array_equal(logits, expected[1]), "bit by bit"
 
 
-def test_a_loaded_text_is_cut_anywhere(open_target: Open) -> None:
+def test_a_loaded_text_can_be_cut_anywhere(open_target: Open) -> None:
     target = open_target("embedded")
     list(target.prefill(TEXT))
     saved = states(target, PART)
@@ -106,7 +106,7 @@ def test_a_loaded_text_is_cut_anywhere(open_target: Open) -> None:
     assert answer(target, prompt)[0] == expected
 
 
-def test_texts_beside_the_cached_one_survive(open_target: Open) -> None:
+def test_parked_and_scratch_texts_survive(open_target: Open) -> None:
     target = open_target("embedded")
     list(target.prefill(TEXT[:120]))
     target.park()
@@ -136,5 +136,5 @@ def test_a_state_that_is_refused_leaves_the_cache_as_it_was(open_target: Open) -
     assert answer(target, TEXT[:40])[0] == expected
 
 
-def test_a_state_is_bound_to_how_it_was_computed(open_target: Open) -> None:
+def test_a_state_key_depends_on_how_it_was_computed(open_target: Open) -> None:
     assert len({open_target(kind).state_key for kind in KINDS}) == len(KINDS)

@@ -1,4 +1,4 @@
-"""Reading beside the chat: the same states, and the chat does not notice."""
+"""The scratch sequence gives the same states and leaves the chat unchanged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("small_sample")
 
 @pytest.fixture(scope="module", params=["measured", "exact"])
 def target(request: pytest.FixtureRequest, model: LlamaModel) -> LlamaTarget:
-    """The embedded model, as it is and bit for bit."""
+    """The embedded model, normal and in exact mode."""
     if request.param == "measured":
         return model.target
     return load(EMBEDDED, threads=THREADS, exact=True, context_length=1024).target
@@ -50,7 +50,7 @@ def states_of(reader: StateEncoder, text: Sequence[int], width: int) -> Floats:
 
 
 def after_chat(target: LlamaTarget) -> Floats:
-    """Logits of what comes next in the chat; the cache holds the chat alone again."""
+    """Logits of the chat's next token, after which the cache holds only the chat."""
     logits: Floats = target.verify(NEXT).logits.copy()
     target.commit([0])
     target.rewind(len(CHAT))
@@ -68,7 +68,7 @@ def test_states_read_on_the_scratch_sequence_are_those_read_in_place(
     np.testing.assert_allclose(beside, alone, atol=0.01 * float(np.ptp(alone)))
 
 
-def test_the_chat_goes_on_to_the_bit_after_something_was_read_beside_it(
+def test_the_chat_continues_bitwise_after_a_scratch_text(
     target: LlamaTarget,
 ) -> None:
     target.rewind(0)
@@ -82,7 +82,7 @@ def test_the_chat_goes_on_to_the_bit_after_something_was_read_beside_it(
     assert np.array_equal(after_chat(target), before)
 
 
-def test_the_last_row_of_the_chat_is_refused_after_something_was_read_beside_it(
+def test_the_last_row_of_the_chat_is_refused_after_a_scratch_text(
     target: LlamaTarget,
 ) -> None:
     list(target.prefill(CHAT))
@@ -92,7 +92,7 @@ def test_the_last_row_of_the_chat_is_refused_after_something_was_read_beside_it(
         _ = target.last_row
 
 
-def test_another_text_is_begun_without_a_trace_of_the_one_before(target: LlamaTarget) -> None:
+def test_a_new_text_is_independent_of_the_one_before(target: LlamaTarget) -> None:
     reader = scratch_of(target)
     first = states_of(reader, OTHER, 30)
     states_of(reader, CHAT, 30)
@@ -100,7 +100,7 @@ def test_another_text_is_begun_without_a_trace_of_the_one_before(target: LlamaTa
     np.testing.assert_allclose(again, first, atol=0.05)
 
 
-def test_a_chat_that_leaves_too_little_makes_room(target: LlamaTarget) -> None:
+def test_a_chat_that_needs_the_cells_gets_them(target: LlamaTarget) -> None:
     target.rewind(0)
     assert isinstance(encoder_of(target), ScratchSequence)
     list(target.prefill([5] * (target.context_length - 4)))
@@ -110,7 +110,7 @@ def test_a_chat_that_leaves_too_little_makes_room(target: LlamaTarget) -> None:
 
 
 def encoded(folder: Path, target: LlamaTarget, between: Callable[[], object]) -> Floats:
-    """The states of a text, read with `between` done between two passes in its midst."""
+    """The states of a text, with `between` run between two of its passes."""
     store = DenseStore.open(folder / "dense.db", target.fingerprint, target.width)
     worker = DenseWorker(store, target.vocabulary_size)
     text = np.random.default_rng(1).integers(300, 4000, 320).tolist()

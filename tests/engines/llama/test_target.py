@@ -21,7 +21,7 @@ from tests.engines.conftest import EMBEDDED, THREADS
 
 
 class Shape:
-    """What the choice of attention asks of weights."""
+    """The properties of weights on which the choice of attention depends."""
 
     def __init__(self, width: int, heads: int, *, on_device: bool = False) -> None:
         self.width, self.handle, self.on_device = width, heads, on_device
@@ -46,7 +46,7 @@ def test_attention_is_plain_for_wide_models_on_a_cpu_where_its_scores_fit(
 
 
 TOLERANCE = 0.03
-"""Of the range of the logits, between batch widths, on weights and activations of 11 bits.
+"""Tolerance between batch widths, as a share of the logits' range; activations have 11 bits.
 
 The largest in 900 comparisons was 0.011; another token's logits differ by 0.4 or more.
 """
@@ -69,7 +69,7 @@ def read(target: LlamaTarget, tokens: Sequence[int]) -> Floats:
 
 
 def near(logits: Floats, others: Floats) -> bool:
-    """Whether no logit differs by more than rounding does."""
+    """Whether logits differ by no more than rounding."""
     return bool(np.abs(logits - others).max() < TOLERANCE * np.ptp(others))
 
 
@@ -124,7 +124,7 @@ def test_tree_rows_equal_the_chains_of_their_paths(
 
 @pytest.fixture(scope="module")
 def plain_target() -> LlamaTarget:
-    """The embedded model with plain attention, as wider ones have it on a CPU."""
+    """The embedded model with plain attention, as wider models use on a CPU."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(context, "MIN_PLAIN_WIDTH", 0)
         model = load(EMBEDDED, threads=THREADS, gpu_layers=0, context_length=1024)

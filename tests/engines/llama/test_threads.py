@@ -1,4 +1,4 @@
-"""The thread tuner finds the count with the shortest passes, also when the load changes."""
+"""The thread tuner finds the fastest count, also when the load changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(
     share: float = 1.0,
     widths: Sequence[int] = (1,),
 ) -> Counter[int]:
-    """How often each count was used, where threads get `share` of the time that they ask for."""
+    """How often each count was used, if threads get a `share` of their CPU time."""
     used: Counter[int] = Counter()
     for number in range(passes):
         rows = widths[number % len(widths)]
@@ -51,7 +51,7 @@ def test_a_machine_that_is_busy_from_the_start_is_noticed_soon() -> None:
 
 
 def test_fewer_threads_are_tried_although_no_core_was_denied() -> None:
-    """Some passes are bound by memory, which a thread can read as fast as two."""
+    """Some passes are bound by memory, which one thread can read as fast as two."""
     assert run(ThreadTuner(2), 1000, {1: 10e-3, 2: 12e-3}.__getitem__)[1] > 800
 
 
@@ -77,7 +77,7 @@ def test_wide_passes_are_compared_with_wide_passes() -> None:
 
 
 def test_widths_seen_for_the_first_time_get_the_current_count() -> None:
-    """A trial of a width without a mean can be compared with nothing."""
+    """A trial of a width without a mean would have nothing to compare with."""
     tuner = ThreadTuner(2)
     widths = [2, 3, 4, 5, 6, 8, 12, 16]
     quiet = {1: 50e-3, 2: 27e-3}

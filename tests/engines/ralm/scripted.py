@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 
 from datastores.passages.chunks import Chunk, Passage
 from datastores.tokens import common_prefix
+from engines.ralm.events import ConfirmedStride
 from engines.ralm.knowledge_base import NO_MATCH, Query
 from engines.retrieval.protocol import ScoredPassage
 from engines.target import ForwardOutput
 from tests.engines.scripted import VOCABULARY, ScriptedTarget
 
 QUERY_TOKENS = 3
-"""Few enough that the best passage changes now and again."""
+"""Few enough that the best passage changes sometimes."""
 
 
 def passage(number: int) -> Passage:
@@ -56,7 +57,7 @@ class ScriptedBase:
 
 
 class PassageTarget(ScriptedTarget):
-    """Its distribution depends on the first token, the passage's, and on the last one."""
+    """A target whose distribution depends on the first token (the passage's) and the last one."""
 
     def __init__(self, *, context_length: int = 512, chains_only: bool = False) -> None:
         super().__init__(context_length=context_length, chains_only=chains_only)
@@ -82,9 +83,13 @@ class PassageTarget(ScriptedTarget):
 
 
 def prompt(passage: Passage | None) -> list[int]:
-    """The passage's number comes first, and passages have different lengths."""
+    """A prompt that begins with the passage's number; prompts differ in length."""
     number = VOCABULARY - 1 if passage is None else passage.id
     return [number, *[5] * (number % 7), 1, 2, 3]
+
+
+def text(strides: Sequence[ConfirmedStride]) -> list[int]:
+    return [token for stride in strides for step in stride.steps for token in step.tokens]
 
 
 def query(tokens: Sequence[int]) -> str:

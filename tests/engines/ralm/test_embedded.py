@@ -19,7 +19,7 @@ from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
 from engines.llama.model import LlamaModel, load
-from engines.ralm.events import ConfirmedStride, RalmStatistics
+from engines.ralm.events import RalmStatistics
 from engines.ralm.knowledge_base import KnowledgeBase, TextKnowledgeBase
 from engines.ralm.scheduler import FixedStride, OptimalStride
 from engines.ralm.sequential import write_iteratively
@@ -28,6 +28,7 @@ from engines.ralm.stride_writer import RalmRequest, StrideWriter
 from engines.retrieval.bm25 import Bm25Retriever
 from engines.sampler import Sampling, make_sampler
 from tests.engines.conftest import EMBEDDED, THREADS
+from tests.engines.ralm.scripted import text
 
 QUERY_TOKENS, ANSWER = 32, 36
 VERBS = ("list", "copy", "remove", "compress", "encrypt", "mount")
@@ -75,10 +76,6 @@ def writer(model: LlamaModel, asked: RalmRequest, *, drafts: bool, across: bool)
     drafters: list[Drafter] = [PromptLookup(), TokenRecycling()] if drafts else []
     budget = FixedBudget(6 if drafts else 0, CostModel(), AcceptanceModel())
     return StrideWriter(model.target, drafters, budget, asked, across=across)
-
-
-def text(strides: list[ConfirmedStride]) -> list[int]:
-    return [token for stride in strides for step in stride.steps for token in step.tokens]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""OS3: the paper's objectives, estimates over a window, and bounds that no stride exceeds."""
+"""OS3: the paper's objectives, our estimates, and the bounds of the speed-up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines.ralm.guess_accuracy import Runs
-from engines.ralm.scheduler import WINDOW, Choice, FixedStride, OptimalStride, Verification
+from engines.ralm.scheduler import WINDOW, Choice, OptimalStride, Verification
 from engines.ralm.stride_rates import (
     MAX_STRIDE,
     Chances,
@@ -28,7 +28,7 @@ SECONDS = st.floats(1e-4, 10)
 
 
 def steady(accuracy: float) -> Chances:
-    """γ is one number, and no passage has to be read."""
+    """Chances with a constant γ and without prefills."""
     return Chances(accuracy ** np.arange(MAX_STRIDE + 1.0), 0.0, 0.0)
 
 
@@ -37,7 +37,7 @@ def verified(queries: int, matched: int, seconds: float, *, new: bool = False) -
 
 
 def searched_first(scheduler: OptimalStride, seconds: float) -> None:
-    """A stride for which nothing was guessed."""
+    """Report a stride that was searched first, without a guess."""
     scheduler.verified(Verification(1, 0, seconds))
 
 
@@ -64,10 +64,10 @@ def test_no_rate_exceeds_the_bound(
 
 
 def test_the_papers_strides() -> None:
-    # r = 17, γ = 0.95: 21 or so, where the paper's γ_max of 0.6 stays near 5.
+    # At r = 17 and γ = 0.95 about 21; with the paper's γ_max of 0.6 about 5.
     assert 18 <= best_stride(0.95, 1.0, 17.0, 0.0, asynchronous=False) <= 24
     assert 4 <= best_stride(0.6, 1.0, 17.0, 0.0, asynchronous=False) <= 7
-    # A search that takes no time is verified at once.
+    # If searches take no time, each stride is verified by itself.
     assert best_stride(0.6, 1.0, 0.01, 0.0, asynchronous=False) == 1
     assert speedup_bound(3, 17, asynchronous=False) == pytest.approx(2.7)
     assert speedup_bound(3, 0.5, asynchronous=True) == pytest.approx(1.5)
@@ -96,7 +96,7 @@ def test_it_learns_when_guesses_are_right_and_wrong() -> None:
         scheduler.verified(verified(scheduler.stride, scheduler.stride, 17.0))
     assert scheduler.accuracy > 0.95
     assert scheduler.stride > 15
-    # However many hundreds were right, some wrong ones in a row are enough.
+    # However many were right, a few wrong ones in a row suffice.
     strides = []
     for _ in range(16):
         scheduler.wrote(1.0, new=False)
@@ -113,7 +113,7 @@ def test_after_a_long_run_of_right_guesses_hardly_any_is_wrong() -> None:
     assert before == pytest.approx(
         np.cumprod([1, 1 - 0.8 / 2, 1 - 0.8 / 3, 1 - 0.8 / 4, 1 - 0.8 / 5])
     )
-    # Every fifth is wrong, and the one after it.
+    # Of every five guesses, two in a row are wrong.
     for _ in range(40):
         runs.add([True, True, True, False, False])
     after_wrong = runs.chances(4)
@@ -121,12 +121,12 @@ def test_after_a_long_run_of_right_guesses_hardly_any_is_wrong() -> None:
     assert after_wrong[1] == pytest.approx(0.5, abs=0.1)
     runs.add([True])
     assert runs.chances(1)[1] > 0.85
-    # Another answer begins as if one had been wrong.
+    # A new answer starts as after a wrong guess.
     runs.begin()
     assert runs.chances(1)[1] == pytest.approx(0.5, abs=0.1)
 
 
-def test_an_answer_whose_guesses_are_wrong_is_told_from_others() -> None:
+def test_a_hard_answer_lowers_only_its_own_chances() -> None:
     runs = Runs(0.8)
     runs.add([True] * 200)
     right = runs.chances(8)
@@ -137,7 +137,7 @@ def test_an_answer_whose_guesses_are_wrong_is_told_from_others() -> None:
     assert worse[8] < runs.chances(8)[8] < right[8]
 
 
-def test_what_an_answer_tells_of_times_the_next_one_begins_with() -> None:
+def test_estimates_carry_over_between_answers() -> None:
     scheduler = OptimalStride(asynchronous=False)
     searched_first(scheduler, 20.0)
     scheduler.wrote(1.0, new=False)
@@ -160,7 +160,7 @@ def test_wrong_guesses_cost_at_least_what_the_paper_says(
         for stride in range(1, MAX_STRIDE + 1)
     ]
     assert all(ours <= theirs * (1 + 1e-6) for ours, theirs in zip(rates, paper, strict=True))
-    # Right guesses cost what the paper says, and searching first is RaLMSeq.
+    # Correct guesses cost as in the paper, and searching first is RaLMSeq.
     right = batch_rates(steady(1.0), costs)
     assert right.tolist() == pytest.approx(
         [
@@ -172,34 +172,32 @@ def test_wrong_guesses_cost_at_least_what_the_paper_says(
 
 
 @given(SECONDS, SECONDS)
-def test_a_batch_of_strides_that_are_all_searched_first_is_the_sequential_one(
-    stride_s: float, verify_s: float
-) -> None:
+def test_batches_searched_first_are_ralm_seq(stride_s: float, verify_s: float) -> None:
     costs = StrideCosts(stride_s, verify_s / 2, verify_s / 2, stride_s)
     first = batch_rates(replace(steady(0.0), first=1.0), costs)
     assert first.tolist() == pytest.approx([sequential_rate(costs)] * MAX_STRIDE)
 
 
-def test_what_is_read_in_vain_counts() -> None:
+def test_prefill_of_mispredicted_passages_counts() -> None:
     costs = StrideCosts(stride_s=1.0, base_s=3.0, query_s=0.5, reading_s=6.0)
     chances = Chances(np.array([1.0, 0.5, 0.25]), new=0.4, first=0.0)
-    # One stride: its search 3.5, writing 1, in half of the cases again 1 and .4 × 5 in vain. Of
-    # two, 1.5 are confirmed, and 1.25 were written in vain.
+    # One stride: its search 3.5, writing 1, and in half of the cases another 1 and .4 × 5 wasted.
+    # Of two, 1.5 are confirmed and 1.25 wasted.
     assert batch_rates(chances, costs).tolist() == pytest.approx([1 / 6, 1.5 / 9.25])
-    # Beside a search, .4 × (6 − 3.5) in vain.
+    # Overlapped with a search, .4 × (6 − 3.5) is wasted.
     assert hidden_rate(chances, costs, 4.0) == pytest.approx(1 / (0.5 * 4.0 + 0.5 * 5.5))
 
 
-def test_a_wrong_guess_whose_truth_needs_no_writing_costs_what_it_took_alone() -> None:
+def test_a_misprediction_whose_truth_needs_no_writing_costs_only_its_own_time() -> None:
     costs = StrideCosts(stride_s=1.0, base_s=3.0, query_s=0.5, reading_s=0.0)
     chances = Chances(np.array([1.0, 0.5, 0.25]), new=0.4, first=0.0)
     assert batch_rates(chances, costs).tolist() == pytest.approx([1 / 4.5, 1.5 / 6.0])
 
 
-def test_what_is_hidden_is_bounded_by_the_search_before_it_is_measured() -> None:
+def test_the_prior_of_hidden_strides_is_bounded_by_the_search() -> None:
     assert hidden_stride_s(StrideCosts(1.0, 0.0, 0.0, 9.0)) == 1.0
     assert hidden_stride_s(StrideCosts(1.0, 0.0, 1.0, 9.0)) == 1.5
-    # Several strides share a search that is longer than one.
+    # Several strides share a search that takes longer than one.
     assert hidden_stride_s(StrideCosts(1.0, 2.0, 0.0, 9.0)) < 2.0
 
 
@@ -212,14 +210,14 @@ def test_where_guesses_are_wrong_it_searches_first_until_they_are_right() -> Non
             right = scheduler.stride * (at > 20)
             scheduler.verified(verified(scheduler.stride, right, 5.0))
         else:
-            assert scheduler.guesses, "they are compared with what is found"
+            assert scheduler.guesses, "guesses are made to measure their accuracy"
             scheduler.verified(verified(1, int(at > 20), 5.0))
             scheduler.wrote(1.0, new=False)
         assert at != 20 or scheduler.stride == 0
     assert scheduler.stride > 8
 
 
-def test_where_searching_is_nearly_free_nothing_is_guessed_until_it_is_not() -> None:
+def test_nothing_is_guessed_while_searching_is_nearly_free() -> None:
     scheduler = OptimalStride(asynchronous=True)
     searched_first(scheduler, 0.01)
     scheduler.wrote(3.0, new=True)
@@ -232,7 +230,7 @@ def test_where_searching_is_nearly_free_nothing_is_guessed_until_it_is_not() -> 
     assert scheduler.guesses
 
 
-def test_where_nothing_is_guessed_that_is_weighed_only_every_few_searches(
+def test_the_decision_not_to_guess_is_revised_only_every_few_searches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scheduler, weighed = OptimalStride(asynchronous=True), 0
@@ -268,8 +266,8 @@ def test_a_passage_is_read_ahead_only_if_a_search_takes_longer_than_the_risk(
     assert scheduler.reads_ahead == reads
 
 
-def test_a_verification_that_costs_by_the_query_is_not_put_off() -> None:
-    # On few cores a batch costs as much as its queries one by one: nothing is gained by waiting.
+def test_verification_at_a_cost_per_query_is_not_postponed() -> None:
+    # On few cores a batch costs as much as its single queries, so waiting gains nothing.
     scheduler = OptimalStride(asynchronous=False)
     for _ in range(12):
         scheduler.wrote(1.0, new=False)
@@ -292,7 +290,7 @@ def test_the_papers_bound_on_the_accuracy() -> None:
 
 
 @pytest.mark.parametrize(("lookup_s", "guesses"), [(0.01, True), (0.5, False)])
-def test_nothing_is_guessed_where_that_takes_as_long_as_a_search(
+def test_nothing_is_guessed_if_lookups_take_as_long_as_searches(
     lookup_s: float, guesses: bool
 ) -> None:
     scheduler = OptimalStride(asynchronous=False)
@@ -304,7 +302,7 @@ def test_nothing_is_guessed_where_that_takes_as_long_as_a_search(
     assert scheduler.guesses == guesses
 
 
-def test_each_answer_writes_a_stride_with_no_search_beside_it() -> None:
+def test_each_answer_writes_a_stride_without_a_search() -> None:
     scheduler = OptimalStride(asynchronous=True)
     searched_first(scheduler, 1.0)
     scheduler.wrote(3.0, new=True)
@@ -314,7 +312,7 @@ def test_each_answer_writes_a_stride_with_no_search_beside_it() -> None:
     assert scheduler.hides
     scheduler.begin()
     assert not scheduler.hides
-    # A search after a prompt was read tells nothing of those between strides.
+    # A search after a prefill says nothing about those between strides.
     searched_first(scheduler, 50.0)
     scheduler.wrote(3.0, new=True)
     assert not scheduler.hides
@@ -322,14 +320,7 @@ def test_each_answer_writes_a_stride_with_no_search_beside_it() -> None:
     assert scheduler.hides
 
 
-def test_a_fixed_stride_stays() -> None:
-    scheduler = FixedStride(4)
-    scheduler.wrote(1.0, new=False)
-    scheduler.verified(verified(4, 0, 9.0))
-    assert scheduler.stride == 4
-
-
-def test_the_first_stride_tells_how_far_to_write_ahead() -> None:
+def test_the_first_stride_decides_the_first_batch() -> None:
     for search_s, strides in ((17.0, range(2, 9)), (0.1, range(1))):
         scheduler = OptimalStride(asynchronous=False)
         searched_first(scheduler, search_s)
@@ -380,5 +371,5 @@ def test_a_search_is_hidden_only_where_that_does_not_slow_the_writing(
             queries = max(scheduler.stride, 1)
             scheduler.verified(verified(queries, queries, 0.5 * queries))
             scheduler.wrote(1.0, new=False)
-    assert any(rounds), "it is tried"
+    assert any(rounds), "overlap is tried"
     assert scheduler.hides == hides

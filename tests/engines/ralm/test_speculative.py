@@ -1,4 +1,4 @@
-"""RaLMSpec writes what RaLMSeq writes, token for token, whatever is guessed, drafted and hidden."""
+"""RaLMSpec writes the text of RaLMSeq, whatever is guessed, drafted and overlapped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engines.ralm.speculative import SpeculativeRalm
 from engines.ralm.stride_writer import RalmRequest, StrideWriter, passage_id
 from engines.retrieval.protocol import ScoredPassage
 from engines.sampler import Sampling, make_sampler
-from tests.engines.ralm.scripted import PassageTarget, ScriptedBase, prompt, query
+from tests.engines.ralm.scripted import PassageTarget, ScriptedBase, prompt, query, text
 from tests.engines.test_decode import RandomDrafter, every_drafter
 
 NEVER = frozenset({-1})
@@ -39,10 +39,6 @@ def writer(
 ) -> StrideWriter:
     budget = FixedBudget(6 if drafters else 0, CostModel(), AcceptanceModel())
     return StrideWriter(target, drafters, budget, asked, across=across)
-
-
-def text(strides: list[ConfirmedStride]) -> list[int]:
-    return [token for stride in strides for step in stride.steps for token in step.tokens]
 
 
 def passages(strides: list[ConfirmedStride]) -> list[int | None]:
@@ -82,7 +78,7 @@ def speculative(
         asynchronous=asynchronous,
     )
     strides = list(ralm.write())
-    assert not target.parked, "the KV cache is left to the next answer"
+    assert not target.parked, "no text stays parked after the answer"
     return strides, statistics
 
 
@@ -91,7 +87,7 @@ def speculative(
     ("prefetches", "schedules", "asynchronous", "drafts", "across"),
     [one for one in product([False, True], repeat=5) if one[3] or not one[4]],
 )
-def test_the_text_is_that_of_the_sequential_one(
+def test_the_text_is_that_of_ralm_seq(
     prefetches: bool,
     schedules: bool,
     asynchronous: bool,
@@ -171,7 +167,7 @@ def test_any_base_any_stride_and_any_end(
     assert statistics.rollbacks == wrong or not (ahead and reads_ahead)
 
 
-def test_drafts_change_nothing_in_the_sequential_one_either() -> None:
+def test_drafts_change_nothing_in_ralm_seq() -> None:
     asked = request(0.8, StopCriteria(NEVER, ANSWER))
     plain, plainly = sequential(asked, ScriptedBase(12), [])
     drafted, with_drafts = sequential(asked, ScriptedBase(12), every_drafter())
@@ -201,7 +197,7 @@ def test_right_guesses_need_no_search_of_their_own() -> None:
     _, statistics = speculative(asked, base, [], FixedStride(5), prefetch=1, asynchronous=False)
     assert base.batches == [1, 5, 5, 5]
     assert (statistics.rollbacks, statistics.changes, statistics.discarded) == (0, 0, 0)
-    assert statistics.prefills == 1, "one document is read once"
+    assert statistics.prefills == 1, "one passage is read once"
 
 
 def test_drafts_that_reach_beyond_a_stride_save_passes() -> None:
@@ -221,7 +217,7 @@ def test_drafts_that_reach_beyond_a_stride_save_passes() -> None:
     assert passes[1] < passes[0]
 
 
-def test_searching_first_costs_no_more_searches_than_the_sequential_one() -> None:
+def test_searching_first_takes_as_many_searches_as_ralm_seq() -> None:
     asked = request(0.8, StopCriteria(NEVER, ANSWER))
     plain, plainly = sequential(asked, ScriptedBase(12), [])
     for guesses in (False, True):
@@ -239,7 +235,7 @@ def test_searching_first_costs_no_more_searches_than_the_sequential_one() -> Non
         assert statistics.prefills == plainly.prefills
 
 
-def test_a_passage_that_may_be_wrong_is_not_read_before_it_is_found() -> None:
+def test_uncertain_passages_are_not_read_ahead() -> None:
     asked = request(0.8, StopCriteria(NEVER, 128))
     plain, plainly = sequential(asked, ScriptedBase(12), [])
     read, searches = [], []
@@ -257,7 +253,7 @@ def test_a_passage_that_may_be_wrong_is_not_read_before_it_is_found() -> None:
 
 
 class BrokenBase(ScriptedBase):
-    """Fails from the second search on."""
+    """Fails at the second search and after."""
 
     def search(self, queries: list[Query], limit: int) -> list[list[ScoredPassage]]:  # type: ignore[override]
         if self.batches:
@@ -275,7 +271,7 @@ def test_a_base_that_fails_ends_the_answer_with_its_error(asynchronous: bool) ->
 
 
 class Recording(FixedStride):
-    """Counts what it is told."""
+    """Counts answers and strides."""
 
     def __init__(self) -> None:
         super().__init__(3)
@@ -288,7 +284,7 @@ class Recording(FixedStride):
         self.timed += 1
 
 
-def test_the_scheduler_is_told_of_answers_and_of_whole_strides() -> None:
+def test_the_scheduler_learns_of_answers_and_whole_strides() -> None:
     scheduler = Recording()
     for number in (1, 2):
         asked = request(0.0, StopCriteria(frozenset({-1}), 10))
@@ -300,7 +296,7 @@ def test_the_scheduler_is_told_of_answers_and_of_whole_strides() -> None:
         assert (scheduler.begun, scheduler.timed) == (number, 2 * number)
 
 
-def test_closing_it_halfway_leaves_no_thread_and_no_parked_text() -> None:
+def test_closing_it_early_leaves_no_parked_text() -> None:
     asked = request(0.0, StopCriteria(NEVER, ANSWER))
     target = PassageTarget()
     strides = SpeculativeRalm(
