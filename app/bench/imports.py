@@ -24,7 +24,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from app.indexing.corpus_index import open_index, token_counts
-from app.indexing.passage_index import update_passages
+from app.indexing.refresh import refresh
 from app.locations import Locations, locate
 from datastores.errors import StoreError
 from datastores.library.documents import NOTES, Document, FinishFile, Part, StoreDocument
@@ -94,10 +94,8 @@ def fill(locations: Locations, vocabulary: Vocabulary, budget: int, number: int)
                 library.write(group)
                 group = []
                 yield index
-        for _ in update_passages(locations, library):
-            pass
     with open_index(locations, vocabulary, budget) as index_of_notes:
-        for _ in index_of_notes.run(settle=True):
+        for _ in refresh(index_of_notes, locations, settle=True):
             pass
 
 

@@ -20,6 +20,7 @@ from app.engine.engine import Engine
 from app.engine.loading import load, with_drafters
 from app.importing.session import import_into
 from app.indexing.corpus_index import open_index
+from app.indexing.refresh import refresh
 from app.locations import Locations, locate
 from app.runtime.demo import (
     AFTER,
@@ -106,5 +107,5 @@ def _index(engine: Engine, locations: Locations) -> None:
     with open_index(locations, engine.vocabulary, engine.crest_bytes) as index:
         if not index.lock.acquire():
             raise StoreError(f"{locations.data} is being indexed by another process")
-        for _ in index.run():
+        for _ in refresh(index, locations):
             pass

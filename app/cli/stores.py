@@ -12,6 +12,7 @@ from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, amount
 from app.config import Options, load_config
 from app.damage import found_damage, settle
 from app.indexing.corpus_index import IndexingProgress, open_index
+from app.indexing.refresh import refresh
 from app.locations import Locations
 from app.models.discovery import resolve_model
 from app.sanitise import one_line
@@ -54,8 +55,8 @@ def _report_damage(locations: Locations, reported: set[Path]) -> None:
             settle(damage)
 
 
-def project(options: Options, locations: Locations, status: StatusLine) -> int | None:
-    """Tokenise every text for the chosen model and update its CREST store.
+def update_index(options: Options, locations: Locations, status: StatusLine) -> int | None:
+    """Bring passages, and the chosen model's token ids and CREST, up to date.
 
     Returns the number of new tokens, or None if another process is doing this.
 
@@ -68,10 +69,10 @@ def project(options: Options, locations: Locations, status: StatusLine) -> int |
     config = load_config(locations.settings)
     vocabulary = open_vocabulary(resolve_model(options.model or config.model, locations))
     tokens = 0
-    with open_index(locations, vocabulary, config.crest.max_bytes) as projection:
-        if not projection.lock.acquire():
+    with open_index(locations, vocabulary, config.crest.max_bytes) as index:
+        if not index.lock.acquire():
             return None
-        for progress in projection.run():
+        for progress in refresh(index, locations):
             status.show(_line(progress))
             tokens = progress.tokens
     status.clear()

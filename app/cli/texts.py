@@ -16,7 +16,7 @@ import click
 from app.cli import stores
 from app.cli.global_options import import_option, json_option, limit_option
 from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, amount, duration
-from app.cli.stores import open_library, project
+from app.cli.stores import open_library, update_index
 from app.config import Options
 from app.importing import session
 from app.importing.events import Event, FindingFiles, ImportFinished, ImportProgress, ImportReport
@@ -31,7 +31,6 @@ from datastores.errors import InputError, ModelError
 from datastores.library.documents import Import
 from datastores.library.library import Library
 from datastores.passages.store import PassageStore
-from datastores.passages.word_counts import StoredWords
 
 MAX_NAMES = 10
 """Maximum skipped files listed for each reason on a terminal; a pipe gets all of them."""
@@ -68,12 +67,7 @@ def import_(options: Options, paths: tuple[Path, ...], as_json: bool, watch: boo
         report = _imported(paths, locations, status, as_json)
         if watch is not None:
             _watch(paths, locations, watch, as_json)
-        with open_library(locations) as library, closing(open_passages(locations)) as passages:
-            _update_passages(library, passages, status)
-            for left in StoredWords(passages).fill():
-                status.show(f"indexing {amount(left, 'passage')}")
-            status.clear()
-        tokens = _projected(options, locations, status)
+        tokens = _indexed(options, locations, status)
     except (KeyboardInterrupt, SystemExit):  # Ctrl-C, or SIGTERM and SIGHUP
         status.clear()
         click.echo("stopped; what was imported is kept: run the same command to resume", err=True)
@@ -122,10 +116,10 @@ def _watch(paths: Sequence[Path], locations: Locations, watched: bool, as_json: 
             click.echo(f"watching {name}" if watched else f"no longer watching {name}")
 
 
-def _projected(options: Options, locations: Locations, status: StatusLine) -> int | None:
+def _indexed(options: Options, locations: Locations, status: StatusLine) -> int | None:
     """Index for the chosen model; returns the number of new tokens, None if it is not possible."""
     try:
-        tokens = project(options, locations, status)
+        tokens = update_index(options, locations, status)
     except ModelError as error:
         click.echo(f"not indexed yet: {one_line(str(error), MAX_LINE_CHARACTERS)}", err=True)
         return None
@@ -226,7 +220,7 @@ def forget(options: Options, import_path: str) -> None:
         f"removed {one_line(gone.path, MAX_LINE_CHARACTERS)}: {amount(gone.documents, 'document')}"
     )
     try:
-        project(options, locations, StatusLine())
+        update_index(options, locations, StatusLine())
     except ModelError as error:
         click.echo(
             f"the rest is not indexed yet: {one_line(str(error), MAX_LINE_CHARACTERS)}",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from threading import Event, Thread
 from time import monotonic
 
 from app.indexing.corpus_index import CorpusIndex, IndexingProgress, open_index
-from app.indexing.passage_index import passages_due, update_passages
+from app.indexing.refresh import is_due, refresh
 from app.indexing.vocabularies import open_vocabulary
 from app.locations import Locations
 from app.machine import on_battery
@@ -118,8 +118,7 @@ class Indexer:
             elif not self.enabled:
                 due = True  # a stopped worker, or texts that arrive meanwhile
             elif due:
-                due = self._is_due(index)
-                due = refused = due and not self._run_worker(index)
+                due = refused = is_due(index, self._locations) and not self._run_worker(index)
             elif not merged and monotonic() - changed > QUIET_S:
                 merged = True
                 if index.merge_due() and not on_battery():
@@ -129,10 +128,6 @@ class Indexer:
             if due or message != before:
                 merged, changed = False, monotonic()
             self._closing.wait(RETRY_INTERVAL_S if refused and complete else POLL_INTERVAL_S)
-
-    def _is_due(self, index: CorpusIndex) -> bool:
-        """Whether a worker has anything to do."""
-        return index.is_due() or passages_due(self._locations, index.corpus.library)
 
     def _run_worker(self, index: CorpusIndex, *, settle: bool = False) -> bool:
         """Run a worker process; False if it has to be started again later.
@@ -216,8 +211,6 @@ def _index_messages(index: CorpusIndex, message: int) -> tuple[int, bool]:
         index.lock.release()
 
 
-REPORT_INTERVAL_S = 0.1
-"""Time between two messages about passages."""
 CHECK_INTERVAL_S = 0.2
 """Time between two checks whether another process requests the stores."""
 
@@ -234,19 +227,8 @@ def bring_up_to_date(arguments: Sequence[str]) -> None:
     vocabulary = open_vocabulary(Path(model))
     with open_index(locations, vocabulary, int(budget)) as index, _exit_when_preempted(index):
         if index.lock.acquire():
-            _report_passages(update_passages(locations, index.corpus.library))
-            for progress in index.run(settle=settle == "1"):
+            for progress in refresh(index, locations, settle=settle == "1"):
                 emit(asdict(progress))
-
-
-def _report_passages(texts_left: Iterable[int]) -> None:
-    """Emit progress from the numbers of texts that are still to be split into passages."""
-    total, due = 0, 0.0
-    for left in texts_left:
-        total = max(total, left)
-        if monotonic() >= due:
-            emit(asdict(IndexingProgress(total - left, total, 0, imports=True)))
-            due = monotonic() + REPORT_INTERVAL_S
 
 
 @contextmanager

@@ -130,7 +130,7 @@ def test_a_signal_that_stops_an_import_says_how_to_resume(
     def interrupted(*_arguments: object) -> None:
         raise signal
 
-    monkeypatch.setattr("app.cli.texts.project", interrupted)
+    monkeypatch.setattr("app.cli.texts.update_index", interrupted)
     try:
         ended = specchat("import", folder)
     except SystemExit as end:
