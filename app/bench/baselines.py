@@ -34,10 +34,11 @@ from datastores.crest.build import (
     paginate,
 )
 from datastores.crest.columns import open_columns
-from datastores.crest.counting import CountedStrings, Level, TokenText
+from datastores.crest.counting import CountedStrings, Level
 from datastores.crest.format import Entries
 from datastores.crest.reader import CrestReader
 from datastores.crest.selection import Nodes, ancestors, candidates, depths, limit_trees
+from datastores.crest.texts import TokenText
 from datastores.errors import InputError
 from engines.budget.selection import by_probability, prune
 from engines.draft_tree import CHATS, DraftTree, root_only

@@ -29,9 +29,10 @@ from app.bench.baselines import MAX_MATCH_TOKENS as REST_LONGEST
 from app.bench.baselines import LongestMatch, RestDrafter, RestStore, select_within, write_rest
 from datastores.crest.build import MAX_NGRAM as OWN_LONGEST
 from datastores.crest.build import BuiltStore, count, select
-from datastores.crest.counting import CountedStrings, TokenText
+from datastores.crest.counting import CountedStrings
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import IDENTITY_BYTES, CrestStore
+from datastores.crest.texts import TokenText
 from engines.drafter_simulation import CombinedDrafter, Recorded, SimulationCounts, simulate
 from engines.drafters.crest import CrestDrafter
 from engines.drafters.prompt_lookup import PromptLookup

@@ -39,8 +39,8 @@ from app.engine.engine import Engine
 from app.engine.loading import with_drafters
 from app.indexing.corpus_index import crest_path
 from app.locations import Locations
-from datastores.crest.counting import TokenText
 from datastores.crest.store import CrestStore
+from datastores.crest.texts import TokenText
 from datastores.errors import InputError
 from engines import draft_tree
 from engines.drafters.protocol import Drafter

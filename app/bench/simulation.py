@@ -27,9 +27,9 @@ from app.bench.environment import CREST_BYTES
 from app.bench.workloads import PastConversation
 from app.indexing.corpus_index import split_text
 from datastores.chats.records import ASSISTANT, StoredMessage
-from datastores.crest.counting import TokenText
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
+from datastores.crest.texts import TokenText
 from engines.budget.selection import choose_count, prune
 from engines.draft_tree import CHATS, DraftTree
 from engines.drafter_simulation import CombinedDrafter, Recorded, SimulationCounts, simulate

@@ -28,7 +28,7 @@ from app.importing.readers import chat_exports, make_readers
 from app.importing.reading import read_file
 from datastores.chats.history import HistoryReader
 from datastores.chats.records import StoredMessage
-from datastores.crest.counting import TokenText
+from datastores.crest.texts import TokenText
 from datastores.errors import InputError
 from datastores.library.documents import CHATS, Document, Part
 from engines.chat_template.prompt_builder import Message

@@ -19,8 +19,8 @@ import numpy as np
 from app.locations import Locations, make_folder
 from datastores.chats.history import History
 from datastores.corpus import Corpus, CorpusText, is_message
-from datastores.crest.counting import TokenText
 from datastores.crest.store import MAX_DELTA_TOKENS, CrestStore
+from datastores.crest.texts import TokenText
 from datastores.errors import StoreError
 from datastores.library.documents import CHATS, CODE, NOTES, SHELL
 from datastores.library.library import Library

@@ -20,9 +20,7 @@ from datastores.crest.counting import (
     MAX_TREE_STRINGS,
     CountedStrings,
     Level,
-    TokenText,
     count_strings,
-    joined,
     parts_of,
 )
 from datastores.crest.format import (
@@ -48,6 +46,7 @@ from datastores.crest.selection import (
     select_nodes,
     utilities,
 )
+from datastores.crest.texts import TokenText, joined
 
 MAX_NGRAM = 4
 """Largest n. Longer n-grams add almost nothing."""

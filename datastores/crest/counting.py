@@ -16,41 +16,18 @@ neither on the length of a text nor on the number of texts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from datastores.crest.columns import Columns, SpilledColumn, open_columns
-
-KINDS = 8
-"""Number of kinds of text, whose meaning the caller defines."""
-
-
-@dataclass(frozen=True, slots=True)
-class TokenText:
-    """One text in one tokenizer's tokens.
-
-    Attributes:
-        identity: a digest of the content, of which the first eight bytes are compared; a text
-            counts once even if it is given several times.
-        tokens: token ids below 2^32.
-        kind: kind of text, 0 to `KINDS` - 1.
-    """
-
-    identity: bytes
-    tokens: Sequence[int] | NDArray[np.uint32]
-    kind: int
-
+from datastores.crest.columns import SpilledColumn
+from datastores.crest.texts import KINDS, SLICE_POSITIONS, JoinedTexts
 
 Ints = NDArray[np.int32]
 Wide = NDArray[np.uint64]
 
-SLICE_POSITIONS = 1 << 20
-"""Positions read at a time."""
 BLOCK_POSITIONS = 1 << 22
 """Positions sorted at a time: some 50 bytes each."""
 MAX_STRINGS = 1 << 24
@@ -58,31 +35,8 @@ MAX_STRINGS = 1 << 24
 these suffice for the largest store that is built by default."""
 MAX_TREE_STRINGS = 1 << 21
 """Most strings that begin with the same token: they are selected from together."""
-MAX_REMAINING = 255
-"""Distances to the end of a text are stored in one byte; larger ones do not matter."""
 NO_STRING = -1
 """Marks positions where no counted string begins."""
-
-
-@dataclass(frozen=True, slots=True)
-class JoinedTexts:
-    """The texts one after another.
-
-    Attributes:
-        tokens: uint32 [positions].
-        remaining: uint8 [positions], tokens from here to the end of the text, at most
-            `MAX_REMAINING`.
-        kinds: uint8 [positions], the kind of text.
-        columns: creates further columns.
-    """
-
-    tokens: SpilledColumn
-    remaining: SpilledColumn
-    kinds: SpilledColumn
-    columns: Columns
-
-    def __len__(self) -> int:
-        return len(self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,51 +80,6 @@ class CountedStrings:
     levels: list[Level]
     least: int
     tokens: int
-
-
-@contextmanager
-def joined(texts: Iterable[TokenText], folder: Path | None = None) -> Iterator[JoinedTexts]:
-    """The concatenation of all texts.
-
-    Args:
-        folder: for temporary files; None for the system's.
-
-    Raises:
-        StoreError: there is no room for them.
-    """
-    with open_columns(folder) as columns:
-        text = JoinedTexts(
-            columns.new(np.uint32), columns.new(np.uint8), columns.new(np.uint8), columns
-        )
-        for batch in _batches(texts):
-            ids = [np.asarray(one.tokens, np.uint32) for one in batch]
-            text.tokens.append(np.concatenate(ids))
-            text.remaining.append(np.concatenate([_remaining(len(one)) for one in ids]))
-            kinds = np.array([one.kind for one in batch], np.uint8)
-            text.kinds.append(np.repeat(kinds, [len(one) for one in ids]))
-        yield text
-
-
-def _batches(texts: Iterable[TokenText]) -> Iterator[list[TokenText]]:
-    """Some texts at a time: writing each separately would take longer than counting it."""
-    batch: list[TokenText] = []
-    tokens = 0
-    for text in texts:
-        batch.append(text)
-        tokens += len(text.tokens)
-        if tokens >= SLICE_POSITIONS:
-            yield batch
-            batch, tokens = [], 0
-    if batch:
-        yield batch
-
-
-def _remaining(tokens: int) -> NDArray[np.uint8]:
-    """For each position of a text, the number of tokens from there to its end."""
-    found = np.full(tokens, MAX_REMAINING, np.uint8)
-    near = min(tokens, MAX_REMAINING)
-    found[tokens - near :] = np.arange(near, 0, -1)
-    return found
 
 
 def count_strings(

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from sqlite_utils import Database
 
 from datastores.crest.build import BuiltStore, build, count, select
-from datastores.crest.counting import TokenText
 from datastores.crest.subtraction import BaseTier, Subtraction, drop_uses, overwrite
+from datastores.crest.texts import TokenText
 from datastores.storage.erasure import empty_log
 from datastores.storage.schema import Schema
 from datastores.storage.sqlite import Store

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from sqlite_utils import Database
 
 from datastores.crest.build import USE_BYTES
-from datastores.crest.counting import TokenText, count_strings, joined
+from datastores.crest.counting import count_strings
 from datastores.crest.format import (
     CHECK_SHIFT,
     CHILDREN_FOLLOW,
@@ -36,6 +36,7 @@ from datastores.crest.format import (
     spell,
 )
 from datastores.crest.selection import MAX_CONTINUATION
+from datastores.crest.texts import TokenText, joined
 
 CHECK_BYTES = 2
 

@@ -37,8 +37,8 @@ from app.cli.output import table
 from app.config import Options, load_config
 from app.engine.loading import model_path
 from app.locations import locate
-from datastores.crest.counting import TokenText
 from datastores.crest.store import MIN_BUDGET_BYTES
+from datastores.crest.texts import TokenText
 from datastores.errors import InputError
 from engines.draft_tree import CHATS
 from engines.drafter_simulation import Recorded

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.bench.baselines import SEPARATOR, RestDrafter, RestStore, write_rest
-from datastores.crest.counting import TokenText
+from datastores.crest.texts import TokenText
 from datastores.errors import InputError
 from tests.datastores.crest.reference import text_of, texts
 from tests.engines.drafters.test_crest import TEXTS, asked, chain

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from hypothesis import strategies as st
 
-from datastores.crest.counting import CountedStrings, TokenText, count_strings, joined
+from datastores.crest.counting import CountedStrings, count_strings
 from datastores.crest.reader import CrestTree
+from datastores.crest.texts import TokenText, joined
 
 Path = tuple[int, ...]
 

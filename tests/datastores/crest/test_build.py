@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastores.crest.build import MAX_NGRAM, BuiltStore, build, count, select
-from datastores.crest.counting import TokenText
 from datastores.crest.format import (
     PROBABILITIES,
     CrestEntry,
@@ -23,6 +22,7 @@ from datastores.crest.format import (
     place,
 )
 from datastores.crest.selection import MAX_CONTINUATION, MAX_NODES
+from datastores.crest.texts import TokenText
 from tests.datastores.crest.reference import Path, strings, text_of, texts, tree, unfold
 
 AMPLE = 1 << 22
@@ -92,6 +92,7 @@ def test_bounds_on_memory_make_no_difference(docs: list[TokenText], strings: int
             lowered.setattr("datastores.crest.format.PAGES_AT_ONCE", 2)
             lowered.setattr("datastores.crest.columns.SPOOLED_BYTES", 64)
             lowered.setattr("datastores.crest.counting.SLICE_POSITIONS", 7)
+            lowered.setattr("datastores.crest.texts.SLICE_POSITIONS", 7)
             lowered.setattr("datastores.crest.counting.BLOCK_POSITIONS", 5)
             bounded = build(docs, budget)
             found = read(bounded)

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datastores.crest import counting
-from datastores.crest.counting import Level, TokenText, joined, parts_of, tree_sizes
+from datastores.crest.counting import Level, parts_of, tree_sizes
+from datastores.crest.texts import TokenText, joined
 from tests.datastores.crest.reference import Path, counted, strings, text_of, texts
 
 DEPTH = 5

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from datastores.crest import reader as crest_reader
 from datastores.crest.build import MAX_NGRAM
-from datastores.crest.counting import TokenText
 from datastores.crest.format import CrestEntry, hashes
 from datastores.crest.reader import CrestReader, CrestTree, JoinedEntry
 from datastores.crest.selection import MAX_CONTINUATION, MAX_NODES
 from datastores.crest.store import CrestStore
+from datastores.crest.texts import TokenText
 from tests.datastores.crest.reference import strings, text_of, texts, tree, unfold
 
 EVERY = 1 << 20

@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given
 
-from datastores.crest.counting import TokenText
 from datastores.crest.selection import candidates, estimated_bytes, select_nodes, utilities
+from datastores.crest.texts import TokenText
 from tests.datastores.crest.reference import Path, counted, text_of, texts
 
 

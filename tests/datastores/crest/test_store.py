@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 
 from datastores.crest import reader as crest_reader
 from datastores.crest.build import MAX_NGRAM
-from datastores.crest.counting import TokenText
 from datastores.crest.reader import LOOKUPS_PER_REFRESH, CrestReader, CrestTree
 from datastores.crest.selection import MAX_CONTINUATION, MAX_NODES
 from datastores.crest.store import MAX_DELTA_TOKENS, CrestStore
+from datastores.crest.texts import TokenText
 from datastores.errors import StoreError
 from datastores.storage.integrity import damage_mark
 from tests.datastores.crest.reference import text_of, texts, tree, unfold

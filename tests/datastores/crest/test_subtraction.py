@@ -19,7 +19,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datastores.crest.build import MAX_NGRAM, count, select
-from datastores.crest.counting import TokenText
 from datastores.crest.format import hashes, place
 from datastores.crest.selection import MAX_CONTINUATION, MAX_NODES
 from datastores.crest.store import CrestStore, pack_ids, unpack_ids
@@ -30,6 +29,7 @@ from datastores.crest.subtraction import (
     write_entry,
     write_page,
 )
+from datastores.crest.texts import TokenText
 from datastores.errors import StoreError
 from tests.datastores.crest.reference import Path as Tokens
 from tests.datastores.crest.reference import strings, text_of, texts

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datastores.crest.counting import TokenText
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
+from datastores.crest.texts import TokenText
 from engines.draft_tree import CHATS, CODE, PROMPT, DraftTree
 from engines.drafters.crest import CrestDrafter
 from engines.step import Context
