@@ -206,8 +206,7 @@ def load(
     target = open_fitting(path, gpu_layers, settings.make_target, heads=heads)
     target.heads_problem = heads_problem or target.heads_problem
     build = f"llama.cpp {version} t{threads} {settings.mode(target)}"
-    weights = target.weights
-    vocabulary = LlamaVocabulary(weights)
+    weights, vocabulary = target.weights, LlamaVocabulary(target.weights)
     return LlamaModel(
         build=build,
         target=target,

@@ -237,8 +237,8 @@ class SpeculativeRalm:
         right = _count_right(batch, found)
         self._record(search, batch, right)
         stride_s = None
-        alike = right == len(batch) and not any(guess.new for guess in (batch[-1], *ahead))
-        if overlapped and alike:
+        clean = right == len(batch) and not any(guess.new for guess in (batch[-1], *ahead))
+        if overlapped and clean:
             stride_s = (perf_counter() - search.began) / overlapped
         new = [guess.new for guess in batch if guess.made]
         lookup_s = sum(guess.lookup_s for guess in batch) / len(batch)

@@ -11,7 +11,7 @@ import pytest
 from app.models.discovery import embedded_embedding_model
 from assets.recipe.embedding_model import main
 from engines.llama.embedding import EmbeddingModel
-from engines.llama.unrelated_texts import QUESTIONS_AND_ANSWERS, compare_unrelated
+from engines.llama.unrelated_texts import ANSWERS, QUESTIONS, compare_unrelated
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "walrus", "##es", "sleep", "eat", "fish")
 TEXTS = ("walruses sleep", "eat fish", "sleep", "walrus eat fish")
@@ -48,9 +48,8 @@ def test_a_converted_model_gives_the_same_vectors(tmp_path: Path) -> None:
 def test_the_shipped_one_finds_answers_that_share_no_words() -> None:
     model = EmbeddingModel(embedded_embedding_model(), threads=2)
     scale = compare_unrelated(model)
-    questions, answers = zip(*QUESTIONS_AND_ANSWERS, strict=True)
-    products = model.encode_queries(questions) @ model.encode_passages(answers).T
+    products = model.encode_queries(QUESTIONS) @ model.encode_passages(ANSWERS).T
     beyond = (np.diag(products) - scale.mean) / scale.deviation
     assert np.median(beyond) > 4
-    first = products.argmax(axis=1) == np.arange(len(questions))
+    first = products.argmax(axis=1) == np.arange(len(QUESTIONS))
     assert first.mean() >= 0.9
