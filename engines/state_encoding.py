@@ -30,6 +30,7 @@ OVERLAP = 256
 """Tokens that a window shares with the previous one: the shortest context of a state."""
 
 T = TypeVar("T")
+Progress = TypeVar("Progress")
 
 
 class StateEncoder(Protocol):
@@ -115,11 +116,11 @@ def encode_backlog(target: Target, worker: DenseWorker) -> Generator[BacklogProg
         ModelError: the target cannot evaluate a text.
     """
     progress = BacklogProgress(0, 0, 0)
-    texts = yield from _wait(worker.request(DenseIndex.backlog), progress)
+    texts = yield from waited(worker.request(DenseIndex.backlog), progress)
     size = EncodeChunkSize()
     for done, text in enumerate(texts):
         progress = BacklogProgress(done, len(texts), progress.positions)
-        missing = yield from _wait(
+        missing = yield from waited(
             worker.request(partial(DenseIndex.missing_keys, text=text)), progress
         )
         for encoded in _encode(target, worker, missing, size):
@@ -128,8 +129,8 @@ def encode_backlog(target: Target, worker: DenseWorker) -> Generator[BacklogProg
     yield BacklogProgress(len(texts), len(texts), progress.positions)
 
 
-def _wait(result: Future[T], progress: BacklogProgress) -> Generator[BacklogProgress, None, T]:
-    """Wait for the worker's result, yielding once in `PASS_S`."""
+def waited(result: Future[T], progress: Progress) -> Generator[Progress, None, T]:
+    """Wait for another thread's result, yielding `progress` once in `PASS_S`."""
     while wait([result], PASS_S).not_done:
         yield progress
     return result.result()

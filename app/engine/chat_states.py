@@ -1,40 +1,37 @@
-"""Saves and loads the KV cache of chats, so that a reopened chat need not be read again.
+"""Saves and loads the KV cache of chats, so that a reopened chat need not be prefilled again.
 
-Owns when a state is saved (in parts, copied to memory while the model is idle and written on a
-thread of its own, so that no answer waits) and what is loaded before a prompt is read. Refuses to
-know files (`datastores.kv_blocks`) and what a state is (`engines.target.SavableTarget`).
+States are saved in blocks, copied to memory while the model is idle and written on another thread,
+so that no answer waits. `datastores.kv_blocks` keeps the files.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
 from time import monotonic, perf_counter
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from datastores.errors import SpecchatError
 from datastores.kv_blocks import KvBlock, KvBlocks, State, split
 from datastores.tokens import common_prefix
-from engines.state_encoding import PASS_S
+from engines.state_encoding import PASS_S, waited
 from engines.target import SavableTarget, Target
 
 LOGGER = logging.getLogger("specchat.chat_states")
 
 MIN_READING_S = 0.1
-"""Texts that the model reads faster are not saved.
+"""Chats with a faster prefill are not saved.
 
 `specchat ask -c` is a new process for each question: without a saved state, a full window (1,500
-tokens) delayed the built-in model's first word from .4 to .8 s, and a chat of 260 tokens
+tokens) delayed the built-in model's first token from .4 to .8 s, and a chat of 260 tokens
 SmolLM2's from 1.0 to 1.8 s."""
 MIN_GAIN_TOKENS = 64
-"""Fewer are read sooner than files are opened: neither loaded nor saved."""
+"""Fewer tokens are prefilled faster than files are opened, and are neither loaded nor saved."""
 CLOSE_TIMEOUT_S = 2.0
-"""Seconds that saving may take at the end; what is left then is read again."""
-
-T = TypeVar("T")
+"""Longest time for saving at the end."""
 
 
 class ReadingTarget(Target, SavableTarget, Protocol):
@@ -43,13 +40,8 @@ class ReadingTarget(Target, SavableTarget, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CachedChat:
-    """A chat that the KV cache holds.
-
-    Attributes:
-        name: what it is filed under.
-        tokens: those to save.
-        offered: whether it may still be saved; asked on another thread.
-    """
+    """A chat in the KV cache: its owner, the tokens to save, and whether it may still be saved,
+    called on another thread."""
 
     name: str
     tokens: list[int]
@@ -57,10 +49,10 @@ class CachedChat:
 
 
 class ChatStates:
-    """The saved states of one model's chats. All methods belong to the model's thread.
+    """The saved states of one model's chats. All methods run on the model's thread.
 
     Attributes:
-        error: why nothing more is saved; None while it works.
+        error: why nothing more is saved; None while saving works.
     """
 
     def __init__(
@@ -70,10 +62,7 @@ class ChatStates:
         files: KvBlocks,
         min_reading_s: float = MIN_READING_S,
     ) -> None:
-        """Args:
-        busy: held by whoever uses the target; `load` is called by its holder.
-        min_reading_s: as `MIN_READING_S`.
-        """
+        """`busy` is the target's lock, which the caller of `load` holds."""
         self.error: SpecchatError | None = None
         self.on_wake: Callable[[], object] = lambda: None
         self._target = target
@@ -85,9 +74,9 @@ class ChatStates:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="states")
 
     def load(self, prompt: Sequence[int]) -> Iterator[int]:
-        """Load what is saved of `prompt` and not cached; yields the cached tokens after each part.
+        """Load saved blocks of `prompt` that are not cached; yields the cached tokens after each.
 
-        Whatever cannot be loaded is left to be read.
+        Blocks that cannot be loaded are left to prefill.
         """
         for block in self._missing(prompt):
             began = perf_counter()
@@ -104,7 +93,7 @@ class ChatStates:
                 return  # the disk is slower than the model
 
     def _missing(self, prompt: Sequence[int]) -> list[KvBlock]:
-        """The saved blocks that hold more of `prompt` than the cache does."""
+        """The saved blocks of `prompt` beyond the cached tokens."""
         cached = common_prefix(self._target.tokens, prompt)
         blocks = self._files.find(prompt, whole=not self._target.state_block)
         missing = [block for block in blocks if block.end > cached]
@@ -113,12 +102,12 @@ class ChatStates:
         return missing if min(missing[-1].end, len(prompt)) - cached >= MIN_GAIN_TOKENS else []
 
     def observe(self, tokens: int, seconds: float) -> None:
-        """The model read so many tokens in so many seconds."""
+        """Count a prefill of `tokens` in `seconds`."""
         self._read_tokens += max(0, tokens)
         self._read_s += seconds
 
     def keep(self, chat: str, length: int, offered: Callable[[], bool]) -> None:
-        """Save the first `length` cached tokens as those of `chat`, when there is time for it."""
+        """Save the first `length` cached tokens as those of `chat`, when the model is idle."""
         seconds = self._read_s / max(1, self._read_tokens)
         if self.error is not None or length < MIN_GAIN_TOKENS:
             return
@@ -127,7 +116,7 @@ class ChatStates:
             self._saving = self._save(cached, seconds)
 
     def forget(self, chat: str) -> None:
-        """Delete what is saved of `chat`, and save nothing more of it.
+        """Delete the saved state of `chat`, and stop saving.
 
         Raises:
             StoreError: it cannot be deleted.
@@ -136,7 +125,7 @@ class ChatStates:
         self._writer.submit(self._files.forget, chat).result()
 
     def slice(self) -> bool:
-        """Save for some hundredths of a second; whether there is more to do."""
+        """Save for some hundredths of a second; returns whether there is more to do."""
         if self._saving is None:
             return False
         try:
@@ -148,7 +137,7 @@ class ChatStates:
         return self._saving is not None
 
     def close(self) -> None:
-        """Save what is left, unless that takes long."""
+        """Save the rest, unless that takes long."""
         deadline = monotonic() + CLOSE_TIMEOUT_S
         while self.slice() and monotonic() < deadline:
             pass
@@ -156,10 +145,10 @@ class ChatStates:
         self._writer.shutdown()
 
     def _save(self, chat: CachedChat, seconds: float) -> Generator[None]:
-        """Save `chat` block by block, as long as the cache holds it and there is room."""
+        """Save `chat` block by block, while the cache holds it and there is room."""
         blocks = list(split(chat.tokens, self._target.state_block, seconds))
         assign = self._writer.submit(self._files.assign, chat.name, blocks)
-        for block in (yield from self._wait(assign)):
+        for block in (yield from waited(assign, None)):
             while not self._busy.acquire(timeout=PASS_S):
                 yield
             try:
@@ -168,7 +157,8 @@ class ChatStates:
                 state = self._target.save_state(block.start, block.end)
             finally:
                 self._busy.release()
-            if not (yield from self._wait(self._writer.submit(self._write, chat, block, state))):
+            written = self._writer.submit(self._write, chat, block, state)
+            if not (yield from waited(written, None)):
                 return
             yield  # a question may wait
 
@@ -179,9 +169,3 @@ class ChatStates:
             self._files.forget(chat.name)
             return False
         return stored
-
-    def _wait(self, result: Future[T]) -> Generator[None, None, T]:
-        """What the writer gives, waited for no longer than a pass at a time."""
-        while wait([result], PASS_S).not_done:
-            yield
-        return result.result()

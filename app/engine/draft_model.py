@@ -1,7 +1,6 @@
-"""The draft model that belongs to a model: which file it is, and loading it.
+"""The draft model of a target: which file it is, and loading it.
 
-The embedded model brings its own; for others the person names one. Owns the choice, its checks and
-its setting. Refuses to know when it drafts.
+The embedded model has its own; for others the user names one, or has one made.
 """
 
 from __future__ import annotations
@@ -34,21 +33,20 @@ if TYPE_CHECKING:
     from engines.distillation.trainer import TrainingSettings
 
 UNTRAINED = "new"
-"""The setting for a draft model made on this machine, which has learned nothing yet."""
+"""The setting for an untrained draft model made on this machine."""
 UNTRAINED_SEED = 1
 UNTRAINED_FILE = "new.gguf"
-"""Its name, in the folder of the model that it drafts for."""
+"""Its file, in the folder of its target."""
 MAX_LIGHT_BYTES = 64 * 2**20
-"""Largest file that is loaded for a single answer: loading a larger one takes longer than it
-saves."""
+"""Largest file loaded for a single answer: loading a larger one takes longer than it saves."""
 
 
 def draft_model_file(setting: str, model: Path, locations: Locations) -> Path | None:
     """The draft model's file for `model`; None for none.
 
     Args:
-        setting: a name or a file; `built-in` is the embedded model's own draft model, for models
-            made from that one, and `new` the one that `make_draft_model` makes.
+        setting: a name or a file; `built-in` is the embedded model's draft model, for models made
+            from that one, and `new` the one that `make_draft_model` makes.
 
     Raises:
         ModelError: there is no model of that name, none was made, or `model` cannot be read.
@@ -67,7 +65,7 @@ def draft_model_file(setting: str, model: Path, locations: Locations) -> Path | 
 
 
 def draft_model_name(path: Path, locations: Locations) -> str:
-    """What people call the draft model in the file `path`."""
+    """The displayed name of the draft model in the file `path`."""
     if path == embedded_draft_model():
         return BUILT_IN
     return "made here" if path.name == UNTRAINED_FILE else model_name(path, locations)
@@ -75,13 +73,12 @@ def draft_model_name(path: Path, locations: Locations) -> str:
 
 @dataclass(frozen=True, slots=True)
 class VersionedDraftModel:
-    """Where the draft model of a loaded target comes from.
+    """The draft model of a loaded target and its versions.
 
     Attributes:
-        name: what people call it.
-        original: its file, from which all versions are made.
-        target: fingerprint of the model it drafts for.
-        gpu_layers, threads: to run it with.
+        name: for display.
+        original: its file, from which all versions are trained.
+        target: the target's fingerprint.
     """
 
     name: str
@@ -108,14 +105,14 @@ class VersionedDraftModel:
         return DraftModelDrafter.name
 
     def opened(self, resources: DraftResources) -> VersionIdentity:
-        """`Versions.current_identity` when `open` opened it last."""
+        """`Versions.current_identity` at the last `open`."""
         return resources.draft_model_version
 
     def open(self, resources: DraftResources) -> None:
-        """Open the version that drafts; where it is damaged, the original, and keep the error."""
+        """Open the current version; if it is damaged, the original, and keep the error."""
         path, resources.draft_model_version = self.original, ORIGINAL
         with resources.collecting_errors():
-            if (self.locations.draft_models / self.target).exists():  # else nothing need be read
+            if (self.locations.draft_models / self.target).exists():  # else there is none to read
                 resources.draft_model_version = self.versions.current_identity
                 version = self.versions.current_version()
                 path = self.versions.file(version.number) if version else path
@@ -167,8 +164,8 @@ def make_draft_model(model: Path, locations: Locations) -> Path:
     """The draft model of setting `new` for `model`, made if there is none yet.
 
     Raises:
-        InputError: the embedded model has a draft model of its own, or none of a useful size would
-            cost little beside `model`.
+        InputError: the embedded model has its own draft model, or any useful one would cost too
+            much compared with `model`.
         ModelError: `model` cannot be read.
         StoreError: the file cannot be written.
     """
@@ -187,10 +184,10 @@ def _untrained_file(model: Path, locations: Locations) -> Path:
 
 
 def training_settings(draft_model: Path) -> TrainingSettings:
-    """How the draft model in the file `draft_model` learns; one made here has more to learn.
+    """Training settings of the draft model in the file `draft_model`; one made here has its own.
 
     Raises:
-        ModelError: it was made here, and cannot be read.
+        ModelError: it was made here and cannot be read.
     """
     from engines.distillation import trainer, untrained
 
@@ -200,14 +197,12 @@ def training_settings(draft_model: Path) -> TrainingSettings:
 
 
 def choose_draft_model(choice: str, locations: Locations) -> None:
-    """Make a model, by name or file, the one that drafts for the chosen one; empty for none.
-
-    `new` makes one, which learns all it knows from the chosen model's answers.
+    """Set the draft model of the chosen model, by name or file; empty for none, `new` makes one.
 
     Raises:
         ModelError: there is no such model, or it or the chosen one cannot be read.
-        InputError: its vocabulary is not the chosen model's, that one has its own, none of a useful
-            size would cost little beside it, or the settings file is invalid.
+        InputError: the vocabularies differ, as for `make_draft_model`, or the settings file is
+            invalid.
         StoreError: the settings file, or a new draft model, cannot be written.
     """
     from app.indexing.vocabularies import open_vocabulary
@@ -227,7 +222,7 @@ def choose_draft_model(choice: str, locations: Locations) -> None:
 
 
 def require_drafts_for(path: Path, draft_model: Vocabulary, target: Vocabulary) -> None:
-    """Check that the model at `path`, of vocabulary `draft_model`, can draft for a target's.
+    """Check that the model at `path` with vocabulary `draft_model` can draft for `target`.
 
     Raises:
         InputError: the vocabularies differ.

@@ -1,8 +1,8 @@
-"""Versions of the draft models and heads that learned on this machine: where they are, what they
-learned, and which must go because something they learned from was deleted.
+"""Versions of the draft models and heads trained on this machine: where they are, what they
+learned, and which are deleted because something they learned from was deleted.
 
-Owns the folder of each pair of target and draft model, and of each head, and the bond between
-versions and replay buffer. Refuses to know how versions are trained (`engines.distillation`).
+Each pair of target and draft model has a folder, and so has each head; `engines.distillation`
+trains the versions.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from engines.distillation.versions import ATTEMPT_FILE, HEAD_FILE, Attempt, Vers
 from engines.fingerprint import fingerprint
 
 HEAD_FOLDER = "head"
-"""Beside the folders of draft models, which are called by their fingerprints."""
+"""Folder of a head, next to those of draft models, which have fingerprints as names."""
 CHECKPOINTS = ("*.safetensors", "*.new")
-"""Half-trained weights, in the folder of versions; the second of a write that was killed."""
+"""Half-trained weights in the folder of versions; the second pattern is of interrupted writes."""
 
 
 def versions_of(locations: Locations, target: str, draft_model: Path) -> Versions:
-    """The versions of the original draft model in the file `draft_model`, for the target of a
-    fingerprint.
+    """The versions of the original draft model in the file `draft_model`, for the fingerprint
+    `target`.
 
     Raises:
         ModelError: the file cannot be read.
@@ -35,15 +35,15 @@ def versions_of(locations: Locations, target: str, draft_model: Path) -> Version
 
 
 def head_versions(locations: Locations, target: str) -> Versions:
-    """The versions of the draft head of the target of a fingerprint."""
+    """The versions of the draft head of the fingerprint `target`."""
     return Versions(locations.draft_models / target / HEAD_FOLDER, HEAD_FILE)
 
 
 MIN_NEW_ANSWERS = 25
-"""New answers from which on training is worth its time; some of them are held out to measure it."""
+"""Fewest new answers worth a training; some of them are held out to measure it."""
 PATIENCE = 3
-"""Trainings in a row without a gain after which each further one waits for twice as many answers:
-with more history a head may pay after all, and no machine is kept warm for nothing."""
+"""Trainings in a row without a gain after which each further one waits for twice as many answers,
+since a head may pay off with more history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,9 @@ class NewAnswers:
     """The answers that the next training waits for.
 
     Attributes:
-        count: that came since the last one.
-        fruitless: trainings in a row that brought nothing. reason: why the last of them did not.
+        count: answers since the last training.
+        fruitless: trainings in a row without a gain.
+        reason: why the last of them had none.
     """
 
     count: int = 0
@@ -61,12 +62,12 @@ class NewAnswers:
 
     @property
     def needed(self) -> int:
-        """Answers with which it begins."""
+        """Answers needed to begin."""
         return MIN_NEW_ANSWERS << max(0, self.fruitless - PATIENCE + 1)
 
     @property
     def missing(self) -> int:
-        """Answers until then."""
+        """Answers still missing."""
         return max(0, self.needed - self.count)
 
     @property
@@ -79,13 +80,14 @@ class NewAnswers:
 
 @dataclass(frozen=True, slots=True)
 class LearningHistory:
-    """What the draft model or head of one target learned so far.
+    """What the draft model or head of one target has learned.
 
     Attributes:
-        versions: oldest first; their `figures` say what each brought on held-out questions.
-        current: number of the one that drafts; 0 for the original draft model.
-        answers: recorded and kept to learn from; bytes: that they take, with their states.
-        attempt: how the last training ended; None before the first.
+        versions: oldest first; their `figures` are of held-out questions.
+        current: number of the version that drafts; 0 for the original draft model.
+        answers: number of answers in the replay buffer.
+        bytes: their size, with their states.
+        attempt: how the last training ended.
     """
 
     versions: list[Version] = field(default_factory=list)
@@ -96,28 +98,28 @@ class LearningHistory:
 
 
 def learning_history(locations: Locations, target: str, versions: Versions) -> LearningHistory:
-    """What a draft model or head with `versions` learned for the target of a fingerprint.
+    """What a draft model or head with `versions` has learned for the fingerprint `target`.
 
     Raises:
         StoreError: its versions or the answers cannot be read.
     """
     answers = size = 0
     path = replay_path(locations, target)
-    # There is none before the first record.
+    # There is no buffer before the first record.
     with suppress(FileNotFoundError), closing(ReplayBuffer.existing(path)) as buffer:
         answers, size = buffer.size, buffer.total_bytes + buffer.state_bytes
     return LearningHistory(versions.all(), versions.current, answers, size, versions.last_attempt())
 
 
 def learning_histories(locations: Locations) -> dict[str, LearningHistory]:
-    """By the target's fingerprint: what a draft model learned for it, or has answers to learn from.
+    """What a draft model has learned, or can learn, for each target, by its fingerprint.
 
-    If several draft models learned for one target, the one that learned last.
+    If a target has several draft models, the one trained last.
 
     Raises:
         StoreError: versions or answers cannot be read.
     """
-    # A target without versions yet has no such folder.
+    # Targets without versions have no folder yet.
     recorded = (path.stem for path in sorted(locations.replay.glob("*.db")))
     folders = {target: locations.draft_models / target for target in recorded}
     for folder in sorted(locations.draft_models.glob("*/*/"), key=lambda one: one.stat().st_mtime):
@@ -132,10 +134,10 @@ def learning_histories(locations: Locations) -> dict[str, LearningHistory]:
 def new_answers(
     locations: Locations, target: str, versions: Versions, *, with_states: bool = False
 ) -> NewAnswers:
-    """Answers recorded since the last training of what has `versions`.
+    """Answers recorded for the fingerprint `target` since the last training of `versions`.
 
     Args:
-        target: fingerprint of the target. with_states: count only those whose states were kept.
+        with_states: count only those whose states were kept.
 
     Raises:
         StoreError: the answers cannot be read.
@@ -151,7 +153,8 @@ def new_answers(
 
 
 def halted_learning(locations: Locations) -> Iterator[tuple[str, str, str]]:
-    """What no longer trains: a target's fingerprint, `draft model` or `draft head`, and why.
+    """The target's fingerprint, `draft model` or `draft head`, and the reason, for each halted
+    training.
 
     Raises:
         StoreError: versions or answers cannot be read.
@@ -165,19 +168,18 @@ def halted_learning(locations: Locations) -> Iterator[tuple[str, str, str]]:
 
 
 def replay_path(locations: Locations, target: str) -> Path:
-    """The replay buffer of the target of a fingerprint."""
+    """The replay buffer of the fingerprint `target`."""
     return locations.replay / f"{target}.db"
 
 
 def drop_tainted(locations: Locations) -> None:
-    """Delete every version, and every half-trained one, that may know what was removed since.
+    """Delete every version and checkpoint that may have learned from removed records.
 
-    One whose description is damaged may know anything that was ever removed. What is left drafts:
-    an earlier version, or the original draft model. The next training starts from there, on all
-    that is still in the buffer.
+    A version with a damaged description may have learned from anything. An earlier version, or the
+    original draft model, drafts instead, and the next training starts from it.
 
     Raises:
-        StoreError: one cannot be deleted; calling this again does.
+        StoreError: one cannot be deleted; calling this again completes the work.
     """
     for folder in sorted(locations.draft_models.glob("*/*/")):
         versions = Versions(folder)
@@ -189,8 +191,8 @@ def drop_tainted(locations: Locations) -> None:
 
 
 def drop(versions: Versions, tainted: Collection[int]) -> None:
-    """Delete the versions with the numbers `tainted`, and what is left of a training that may have
-    seen the same.
+    """Delete the versions with the numbers `tainted`, and checkpoints, which may have learned from
+    the same records.
 
     Raises:
         StoreError: one cannot be deleted.
@@ -202,7 +204,7 @@ def drop(versions: Versions, tainted: Collection[int]) -> None:
     try:
         for number in tainted:
             versions.delete(number)
-        # The next round must not take what it saw before for learned.
+        # The next round learns from all records again.
         (versions.folder / ATTEMPT_FILE).unlink(missing_ok=True)
         for checkpoint in _checkpoints(versions):
             checkpoint.unlink(missing_ok=True)
@@ -215,8 +217,8 @@ def _checkpoints(versions: Versions) -> list[Path]:
 
 
 def _drop_unpublished(versions: Versions, path: Path) -> None:
-    """Delete what rounds began before the last removal from the buffer at `path`, and what rounds
-    that were killed had exported."""
+    """Delete checkpoints from before the last removal from the buffer at `path`, and exports of
+    killed rounds."""
     found, current = _checkpoints(versions), None
     if found:
         with suppress(FileNotFoundError), closing(ReplayBuffer.existing(path)) as buffer:
@@ -231,10 +233,8 @@ def _drop_unpublished(versions: Versions, path: Path) -> None:
 
 
 def _tainted(versions: Versions, path: Path) -> Iterator[int]:
-    """Numbers of the versions that may know what was removed from the buffer at `path`.
-
-    Without the buffer that they learned from nobody can say what they know.
-    """
+    """Numbers of the versions that may have learned from records removed from the buffer at `path`:
+    all of them if it is not the buffer that they learned from."""
     every, damaged = versions.all(), versions.damaged
     if not every and not damaged:
         return

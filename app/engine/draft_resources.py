@@ -1,7 +1,7 @@
-"""What one loaded model drafts from, and the observers that record its answers into it.
+"""The stores and models that a loaded model drafts from, and the observers that record its answers.
 
-Opens stores and models for as long as the model is loaded. `app.engine.drafters` makes drafters
-over them. Answers are recorded here; the indexer fills CREST too, idle encoding the dense index.
+`app.engine.drafters` makes drafters over them. The indexer also fills CREST, and idle encoding the
+dense index.
 """
 
 from __future__ import annotations
@@ -38,14 +38,12 @@ class DraftResources:
     """Open stores and models; None for those no drafter uses.
 
     Attributes:
-        crest: n-grams of texts and past chats, for the model's tokenizer.
-        dense: hidden states of this model.
-        draft_model_version: `Versions.current_identity` when it was opened.
-        heads: prediction heads of the model itself.
-        head, head_version: the draft head, likewise.
-        stops: tokens that end an answer: nothing is drafted behind them.
-        replay: what the draft model and the head learn from.
-        errors: which stores were damaged and are rebuilt, or cannot be used.
+        draft_model_version, head_version: `Versions.current_identity` when they were opened.
+        heads: the target's own prediction heads (MTP).
+        head: the draft head.
+        stops: tokens that end an answer; nothing is drafted after them.
+        replay: writes to the replay buffer.
+        errors: of stores that were damaged and are rebuilt, or cannot be used.
     """
 
     crest: CrestReader | None = None
@@ -61,17 +59,16 @@ class DraftResources:
 
     @contextmanager
     def collecting_errors(self) -> Iterator[None]:
-        """Within this, append what cannot be opened to `errors` instead of raising it."""
+        """Append errors within the block to `errors` instead of raising them."""
         try:
             yield
         except SpecchatError as error:
             self.errors.append(error)
 
     def ask_dense(self, work: Callable[[DenseIndex], object]) -> None:
-        """Have the dense index do `work`, if it is open.
+        """Make the dense index do `work`, if it is open.
 
-        One that was closed meanwhile, when another model was loaded, has written all it held:
-        nothing is left to do in it.
+        One that was closed meanwhile has already written all it held.
 
         Raises:
             StoreError: the disk failed.
@@ -84,7 +81,7 @@ class DraftResources:
             self.dense.ask(work)
 
     def forget(self, owner: str) -> None:
-        """Have the stores that record answers forget what they recorded under `owner`.
+        """Make the stores that record answers forget what they recorded under `owner`.
 
         Raises:
             StoreError: the disk failed.
@@ -94,7 +91,7 @@ class DraftResources:
         self.ask_dense(lambda index: index.forget(owner))
 
     def close(self) -> None:
-        """Close them; those that record answers write what they have not written yet."""
+        """Close them; those that record answers write what is pending."""
         self.draft_model = self.heads = self.head = None
         if self.replay is not None:
             self.replay.close()
@@ -111,10 +108,8 @@ def open_resources(
     vocabulary: Vocabulary,
     crest_bytes: int,
 ) -> DraftResources:
-    """Open what `drafters` draft from; new stores are empty.
-
-    A store that cannot be opened is left out and its error kept: answers come without its drafts.
-    """
+    """Open what `drafters` draft from. A store that cannot be opened is left out, with its error
+    kept."""
     resources = DraftResources(stops=vocabulary.stops)
     if "crest" in drafters:
         with resources.collecting_errors():
@@ -135,7 +130,7 @@ def target_heads(target: Target, vocabulary: Vocabulary) -> Heads | None:
 
 
 def open_replay(locations: Locations, target: Target) -> ReplayWriter:
-    """The writer of what draft models of `target` learn from; it opens its file by itself."""
+    """The writer to the replay buffer of `target`; it opens the file itself."""
     from datastores.replay_buffer.store import ReplayBuffer
     from datastores.replay_buffer.writer import ReplayWriter
 
@@ -148,7 +143,7 @@ def open_replay(locations: Locations, target: Target) -> ReplayWriter:
 
 
 def _open_crest(resources: DraftResources, path: Path, crest_bytes: int) -> None:
-    """Open the n-grams; the indexer rebuilds a damaged store."""
+    """Open the n-grams. The indexer rebuilds a damaged store."""
     try:
         resources.crest = CrestReader(path)
     except StoreError:
@@ -159,7 +154,7 @@ def _open_crest(resources: DraftResources, path: Path, crest_bytes: int) -> None
 
 
 def open_dense(resources: DraftResources, locations: Locations, target: Target) -> None:
-    """Open the index of the model's states; only this imports its libraries.
+    """Open the index of the model's states.
 
     Raises:
         ModelError: the model's engine outputs no states.
@@ -182,14 +177,14 @@ def open_dense(resources: DraftResources, locations: Locations, target: Target) 
 
 @runtime_checkable
 class Recorder(Protocol):
-    """An observer that records answers under `owner`; None: it records none."""
+    """An observer that records answers under `owner`, or none for None."""
 
     owner: str | None
 
 
 @runtime_checkable
 class AnswerKeeper(Protocol):
-    """An observer that records the answer being generated, and writes only what it shall keep."""
+    """An observer that records the answer being generated, and writes only on `keep`."""
 
     def wanted(self, position: int, origins: Sequence[int]) -> tuple[Sequence[int], Floats]: ...
 
@@ -200,20 +195,20 @@ class AnswerKeeper(Protocol):
 
 @runtime_checkable
 class RemembersAnswers(Protocol):
-    """A drafter that drafts from earlier answers, of any chat, until it forgets them."""
+    """A drafter that drafts from earlier answers, of any chat, until `forget`."""
 
     def forget(self) -> None: ...
 
 
 @runtime_checkable
 class HasError(Protocol):
-    """A drafter whose store may fail while it is read; `error` is why, or None."""
+    """A drafter whose store may fail while it is read, with the reason as `error`."""
 
     error: SpecchatError | None
 
 
 def make_observers(resources: DraftResources) -> list[StepObserver]:
-    """What records answers into `resources`."""
+    """The observers that record answers into `resources`."""
     observers: list[StepObserver] = []
     if resources.dense is not None:
         from engines.state_recorder import StateRecorder
@@ -227,7 +222,7 @@ def make_observers(resources: DraftResources) -> list[StepObserver]:
 
 
 def set_recording_owner(observers: Iterable[StepObserver], owner: str | None) -> None:
-    """Have answers recorded under `owner` from now on; None: have none recorded."""
+    """Record answers under `owner` from now on, or none for None."""
     for observer in observers:
         if isinstance(observer, Recorder):
             observer.owner = owner
@@ -240,14 +235,14 @@ def wanted_logits(observers: Iterable[StepObserver]) -> Keep | None:
 
 
 def keep_answer(observers: Iterable[StepObserver], details: AnswerDetails | None) -> None:
-    """Have the answer that was just recorded written, as of `details`; None: have it dropped."""
+    """Write the answer that was just recorded, with `details`; None drops it."""
     for observer in observers:
         if isinstance(observer, AnswerKeeper):
             observer.keep(details) if details is not None else observer.drop()
 
 
 def forget_answers(drafters: Iterable[Drafter]) -> None:
-    """Have every drafter that remembers earlier answers forget them all."""
+    """Make every drafter that remembers earlier answers forget them all."""
     for drafter in drafters:
         if isinstance(drafter, RemembersAnswers):
             drafter.forget()

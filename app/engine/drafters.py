@@ -1,8 +1,5 @@
-"""How each drafter is made over the stores of a loaded model.
-
-Owns the drafters' names and which of them need large libraries. Refuses to know how stores are
-opened (`app.engine.draft_resources`) and when a drafter is asked (`engines.budget`).
-"""
+"""How each drafter is made over the resources of a loaded model, which
+`app.engine.draft_resources` opens."""
 
 from __future__ import annotations
 
@@ -16,13 +13,13 @@ from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
 
 HEAVY = frozenset({"dense"})
-"""Drafters that import large libraries: a one-shot command uses them only if they are named."""
+"""Drafters that import large libraries; `specchat ask` uses them only if they are named."""
 
 Maker = Callable[[DraftResources], list[Drafter]]
 
 
 def make_drafters(names: Sequence[str], resources: DraftResources | None = None) -> list[Drafter]:
-    """Fresh drafters by name; one whose store is not open is left out."""
+    """Fresh drafters by name, without those whose store is not open."""
     resources = resources or DraftResources()
     return [drafter for name in names for drafter in MAKERS[name](resources)]
 
@@ -64,4 +61,4 @@ MAKERS: dict[str, Maker] = {
     "mtp": lambda resources: [MtpDrafter(resources.heads)] if resources.heads is not None else [],
     "head": _head,
 }
-"""How each drafter of the command line is made."""
+"""By the names of the command line."""

@@ -1,7 +1,4 @@
-"""The engine: a loaded model with its drafters, its budget and what was learned about it.
-
-`app.engine.loading` assembles it. It knows no chats, attached files and screens.
-"""
+"""The engine: a loaded model with its drafters and budget; `app.engine.loading` assembles it."""
 
 from __future__ import annotations
 
@@ -10,13 +7,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from app.config import CrestConfig
 from app.engine.chat_states import ChatStates
-from app.engine.draft_model import (
-    VersionedDraftModel,
-)
+from app.engine.draft_model import VersionedDraftModel
 from app.engine.draft_resources import DraftResources, HasError
 from app.engine.head import VersionedHead
 from app.engine.learned_state import LearnedState
@@ -32,16 +27,10 @@ from engines.state_encoding import PASS_S
 from engines.step import StepObserver
 from engines.target import Target, Vocabulary
 
-if TYPE_CHECKING:
-    from engines.hf.model import HfModel
-    from engines.llama.model import LlamaModel
-
-    LoadedModel = LlamaModel | HfModel
-
 T = TypeVar("T")
 
 MAX_PASSAGES = 4
-"""Of imported texts, put before a question."""
+"""Most passages before a question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +38,9 @@ class AnswerDefaults:
     """How answers are drawn and where they end, unless a chat has settings of its own.
 
     Attributes:
-        sampling: with a seed from 0 on.
+        sampling: its seed is 0 or more.
         seeded: whether the user fixed the seed.
-        max_tokens: of one answer.
-        limited: whether the command line chose it, so that no chat's setting replaces it.
+        limited: whether `max_tokens` is from the command line, and overrides the chats' settings.
         default_temperature: whether the temperature is our default, not the user's choice.
     """
 
@@ -68,26 +56,22 @@ class Engine:
     """Everything an answer needs.
 
     Attributes:
-        name: of the model, as `specchat models` lists it.
-        path: its file or folder.
-        render: messages → the prompt's token ids, stored ids of earlier answers spliced in.
-        defaults: how answers are drawn and where they end, unless a chat says otherwise.
-        max_passages: of imported texts, put before one question.
-        max_items: list items of those passages, put before one question; 0 for all.
-        trained_context: most tokens of context that the model allows; 0 if unknown.
+        name: the model's name in `specchat models`.
+        path: the model's file or folder.
+        render: makes a prompt's token ids from messages, with stored ids of earlier answers.
+        max_passages: most passages before a question.
+        max_items: most list items in those passages; 0 for all.
+        trained_context: longest context that the model allows; 0 if unknown.
         crest_bytes: disk space CREST may take.
-        resources: what the drafters draft from.
-        busy: the one lock on `target`, whose KV cache serves one caller at a time: `generate` holds
-            it for a whole answer, idle encoding and `exclusively` for each pass, a benchmark around
-            its own passes. Nobody calls the target without it; tokenizing needs only `vocabulary`,
-            and no lock.
-        versioned_draft_model: where the draft model comes from; None for none. versioned_head:
-            likewise for the draft head.
-        stop: texts at which an answer ends, where the model has no token for that.
-        restrictions: what does not work with this model, a sentence each.
-        learns: whether answers are recorded for them to learn from.
-        states: saved states of chats, which are loaded instead of read; None for none.
-        observers: see every step after the drafters and the budget, on the decoding thread.
+        busy: the lock on `target`, whose KV cache serves one caller at a time: `generate` holds it
+            for a whole answer, idle encoding and `exclusively` for each pass, a benchmark around
+            its own passes. Every call of the target needs it; tokenizing with `vocabulary` does
+            not.
+        stop: texts at which an answer ends if the model has no token for that.
+        restrictions: a sentence for each thing that does not work with this model.
+        learns: whether answers are recorded to train the draft model and head.
+        states: saved KV caches of chats, if the target can save them.
+        observers: get every step after the drafters and the budget, on the decoding thread.
     """
 
     name: str
@@ -118,7 +102,7 @@ class Engine:
 
     @property
     def errors(self) -> list[SpecchatError]:
-        """What was damaged when it was opened, and which drafters' stores failed since."""
+        """Errors of stores that were damaged when opened, or failed since."""
         failing = [drafter.error for drafter in self.drafters if isinstance(drafter, HasError)]
         replay = self.resources.replay
         recording = replay.error if replay is not None else None
@@ -138,9 +122,9 @@ class Engine:
         return versioned.name if versioned is not None else ""
 
     def exclusively(self, slices: Iterator[T]) -> Generator[T | None]:
-        """Yield from `slices`, holding the lock while each one is computed, but not between.
+        """Yield from `slices`, holding the lock only while each one is computed.
 
-        Yields None, at most every `PASS_S` seconds, while somebody else holds the lock.
+        Yields None every `PASS_S` seconds while another thread holds the lock.
         """
         while True:
             if not self.busy.acquire(timeout=PASS_S):

@@ -1,7 +1,6 @@
 """A model's draft head: its versions, and loading the current one.
 
-There is none before the first version: it is made on this machine, from the model's own answers.
-Refuses to know when it drafts, and how it is trained (`engines.distillation`).
+There is none before the first version, which is trained on this machine from the model's answers.
 """
 
 from __future__ import annotations
@@ -20,11 +19,12 @@ from engines.target import Target
 
 @dataclass(frozen=True, slots=True)
 class VersionedHead:
-    """Where the draft head of a loaded target comes from.
+    """The versions of a loaded target's draft head.
 
     Attributes:
-        target: fingerprint of the model it drafts for.
-        width: of its states. size: number of its tokens.
+        target: the target's fingerprint.
+        width: width of its hidden states.
+        size: size of its vocabulary.
     """
 
     target: str
@@ -43,11 +43,11 @@ class VersionedHead:
         return head_versions(self.locations, self.target)
 
     def opened(self, resources: DraftResources) -> VersionIdentity:
-        """`Versions.current_identity` when `open` opened it last."""
+        """`Versions.current_identity` at the last `open`."""
         return resources.head_version
 
     def open(self, resources: DraftResources) -> None:
-        """Open the version that drafts; where it is damaged, none does, and the error is kept."""
+        """Open the current version; if it is damaged, none, and keep the error."""
         resources.head, resources.head_version, versions = None, ORIGINAL, self.versions
         with resources.collecting_errors():
             resources.head_version = versions.current_identity
@@ -63,10 +63,10 @@ def open_head(
     target: Target,
     locations: Locations,
 ) -> VersionedHead | None:
-    """If it is one of the drafters `names`, open the draft head of `target`, loaded from `path`.
+    """Open the draft head of `target`, loaded from `path`, if it is one of the drafters `names`.
 
-    Safetensors folders have none, since it is made with a GGUF file's output matrix, nor have
-    models whose states cannot be read. Errors are collected in `resources`.
+    Safetensors folders have none, as it uses a GGUF file's output matrix, nor have models whose
+    hidden states cannot be read. Errors are collected in `resources`.
     """
     if HeadDrafter.name not in names or path.is_dir() or not target.width:
         return None

@@ -1,8 +1,7 @@
-"""What the engine learns about this machine and its user, kept between sessions.
+"""Costs, acceptance and drafter backoffs of a model on this machine, kept between sessions.
 
-Costs V(n, L) belong to a model with a build and thread count, calibration and what each drafter
-cost and brought to a model and its drafters. All are caches: if the file is missing or damaged they
-are learned again, and damage is reported, never raised.
+They belong to a model with a build and thread count. All are caches: if the file is missing or
+damaged, they are learned again, and damage is reported, never raised.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class LearnedState:
         try:
             stored = _read(self._path).get(self._key)
             if stored is not None:
-                # Into fresh objects first: partly damaged state must change nothing.
+                # Into fresh objects first, as partly damaged state must change nothing.
                 for cost_model, acceptance, drafters in (
                     (CostModel(), AcceptanceModel(), DrafterBackoffs()),
                     (costs, calibration, backoffs),
@@ -83,10 +82,8 @@ class LearnedState:
 
 
 def costs_of(path: Path, fingerprint: str) -> CostModel:
-    """The costs of a model on this machine, with whatever build and threads it last ran.
-
-    Unmeasured if it never ran here.
-    """
+    """The costs of a model on this machine, with the build and threads of its last run; unmeasured
+    if it never ran here."""
     costs = CostModel()
     try:
         keys = list(_read(path))
@@ -100,7 +97,7 @@ def costs_of(path: Path, fingerprint: str) -> CostModel:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What is stored, by key; empty if there is no file.
+    """The stored state by key; empty if there is no file.
 
     Raises:
         ValueError: it is damaged.

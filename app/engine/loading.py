@@ -55,7 +55,7 @@ class Setup:
     """What a model is loaded with: the command line, the settings and the folders.
 
     Attributes:
-        light: whether drafters that take long to load are left out, unless they were named.
+        light: whether drafters that take long to load are left out unless they were named.
     """
 
     options: Options
@@ -85,12 +85,13 @@ def load(
 ) -> Engine:
     """Load the chosen model and assemble its engine.
 
-    `larger` loads an enlarged copy: the same tokens at a larger model's costs. `light` leaves out
-    drafters that need large libraries, unless they were named. `rows` is that of the largest draft
-    tree, if that is more than usual.
+    Args:
+        larger: how much to enlarge the model: the same tokens at a larger model's costs.
+        light: leave out drafters that need large libraries, unless they were named.
+        rows: rows of the largest draft tree, if more than usual.
 
     Raises:
-        ModelError, InputError: the model cannot run here, or the settings are not understood.
+        ModelError, InputError: the model cannot run here, or the settings are invalid.
     """
     locations = locations or locate(options.data_dir)
     config = load_config(locations.settings)
@@ -136,7 +137,7 @@ def load(
 
 
 def _load_model(setup: Setup, path: Path, rows: int) -> LoadedModel:
-    """The model in the file or folder `path`, if there is memory for it."""
+    """Load the model in the file or folder `path`, if there is memory for it."""
     options, config = setup.options, setup.config
     layers = 0 if options.exact else options.gpu_layers
     heads = "mtp" in options.drafters
@@ -161,7 +162,7 @@ def _load_model(setup: Setup, path: Path, rows: int) -> LoadedModel:
 def _restore_learned(
     model: LoadedModel, locations: Locations
 ) -> tuple[LearnedState, CostModel, AcceptanceModel, DrafterBackoffs]:
-    """What earlier sessions measured and learned with the same weights and build."""
+    """The costs and acceptance that earlier sessions learned with the same weights and build."""
     costs, calibration, backoffs = CostModel(), AcceptanceModel(), DrafterBackoffs()
     learned = LearnedState(locations.costs, f"{model.target.fingerprint}/{model.build}")
     learned.restore(costs, calibration, backoffs)
@@ -173,7 +174,7 @@ def _open_draft_model(
 ) -> VersionedDraftModel | None:
     """Open the draft model of `model`, loaded from the file `chosen`, if it is a drafter.
 
-    A large one is left out of a light setup. Errors are collected in `resources`.
+    A light setup leaves out a large one. Errors are collected in `resources`.
     """
     if "draft-model" not in setup.drafters:
         return None
@@ -232,7 +233,7 @@ def with_drafters(
 
 
 def adopt_versions(engine: Engine) -> None:
-    """Let the versions draft that were published or chosen since; between two answers only.
+    """Draft with versions that were published or chosen since; between two answers only.
 
     Raises:
         ModelError: the original draft model cannot be read.
@@ -240,7 +241,7 @@ def adopt_versions(engine: Engine) -> None:
     """
     resources = engine.resources
     for versioned in (engine.versioned_draft_model, engine.versioned_head):
-        # Without any versions nothing need be read.
+        # Without versions, nothing needs to be read.
         if versioned is None or not (versioned.locations.draft_models / versioned.target).exists():
             continue
         if versioned.versions.current_identity == versioned.opened(resources):
@@ -252,11 +253,8 @@ def adopt_versions(engine: Engine) -> None:
 
 
 def open_chat_states(engine: Engine, folder: Path, max_bytes: int) -> None:
-    """Save the engine's chats in `folder` from now on, and load them, if its target can.
-
-    Args:
-        max_bytes: that they may take; none are saved in 0.
-    """
+    """Save and load the KV cache of the engine's chats in `folder`, in at most `max_bytes`, if its
+    target can."""
     if max_bytes and isinstance(engine.target, SavableTarget):
         files = KvBlocks(folder, engine.target.state_key, max_bytes)
         engine.states = ChatStates(engine.target, engine.busy, files)
@@ -268,14 +266,14 @@ def make_budget(
     calibration: AcceptanceModel,
     backoffs: DrafterBackoffs,
 ) -> Budget:
-    """The budget for `--draft-tokens`: measured (None) or a fixed length."""
+    """The budget for `--draft-tokens`: a fixed length, or adaptive for None."""
     if draft_tokens is None:
         return AdaptiveBudget(costs, calibration, backoffs)
     return FixedBudget(draft_tokens, costs, calibration)
 
 
 def model_path(options: Options, config: Config, locations: Locations) -> Path:
-    """The model file: the option's, else the configuration's, else the default one.
+    """The model file of the options, or else of the settings, or else the default one.
 
     Raises:
         ModelError: there is no model of that name.
@@ -295,7 +293,7 @@ def enlarged_copy(path: Path, larger: Enlargement, cache: Path) -> Path:
 
 
 def _answer_defaults(options: Options, config: Config, path: Path) -> AnswerDefaults:
-    """From the command line, else from the settings; the built-in model is greedy by default."""
+    """From the command line, or else the settings; the built-in model is greedy by default."""
     sampling = config.sampling
     unchosen = options.temperature is None and sampling.temperature == Sampling().temperature
     if options.temperature is not None:

@@ -8,11 +8,9 @@ hold. Others can take the model's lock (`Engine.busy`) between any two passes.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import Future, wait
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 from app.conversation.context_window import blocks, shown_messages
 from app.conversation.imported_texts import ImportedTexts
@@ -28,7 +26,7 @@ from datastores.dense.worker import DenseWorker
 from datastores.library.library import Library
 from datastores.redaction import redact
 from datastores.token_cache import TokenCache
-from engines.state_encoding import PASS_S, encode_backlog
+from engines.state_encoding import encode_backlog, waited
 
 BATCH_TOKENS = 2**15
 """Tokens of imported texts that are added to the index and encoded at a time."""
@@ -36,8 +34,6 @@ MAX_POSITIONS = 10_000_000
 """Positions up to which imported texts are added; the index takes 90 bytes of memory for each."""
 MIN_NOTICED_TOKENS, MIN_NOTICED_PASSAGES = 2_000, 20
 """Progress is not shown for fewer tokens to encode, or passages to embed."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +80,10 @@ def encode_when_idle(
         return
     new: list[_NewText] = []
     if texts:
-        yield from _wait(worker.request(DenseIndex.reconcile))
+        yield from waited(worker.request(DenseIndex.reconcile), None)
         yield from _update_chats(engine, worker, history)
         compare = partial(_compare, locations=locations, tokenizer=engine.vocabulary.fingerprint)
-        new = yield from _wait(worker.request(compare))
+        new = yield from waited(worker.request(compare), None)
     yield from _encode(engine, worker, locations, new)
 
 
@@ -115,7 +111,7 @@ def _encode(
     engine: Engine, worker: DenseWorker, locations: Locations, new: list[_NewText]
 ) -> Generator[EncodingProgress | None]:
     """Encode what is in the index, then `new` texts in batches."""
-    status = yield from _wait(worker.request(DenseIndex.status))
+    status = yield from waited(worker.request(DenseIndex.status), None)
     positions, done = status.positions, status.keys + status.held
     total = positions + sum(text.tokens for text in new)
     noticed, imports = total - done >= MIN_NOTICED_TOKENS, bool(new)
@@ -134,7 +130,7 @@ def _encode(
         add = partial(
             _add, locations=locations, tokenizer=engine.vocabulary.fingerprint, texts=batch
         )
-        yield from _wait(worker.request(add))
+        yield from waited(worker.request(add), None)
 
 
 def _batch(new: Sequence[_NewText]) -> Iterator[_NewText]:
@@ -151,16 +147,16 @@ def _update_chats(
     engine: Engine, worker: DenseWorker, history: History
 ) -> Generator[EncodingProgress | None]:
     """Add chats that the index lacks, and forget those that are gone."""
-    known = yield from _wait(worker.request(lambda index: index.owners(CHAT_PREFIX)))
+    known = yield from waited(worker.request(lambda index: index.owners(CHAT_PREFIX)), None)
     chats = [chat for chat in history.chats() if not chat.private]
     offered = {owner_of_chat(history.name, chat.id): chat for chat in chats}
     for owner in known - offered.keys():
-        yield from _wait(worker.request(partial(DenseIndex.forget, owner=owner)))
+        yield from waited(worker.request(partial(DenseIndex.forget, owner=owner)), None)
     for owner in offered.keys() - known:
         tokens = _tokens_of(engine, history, offered[owner])
         if tokens:
             add = partial(DenseIndex.add_text, owner=owner, tokens=tokens)
-            yield from _wait(worker.request(add))
+            yield from waited(worker.request(add), None)
 
 
 def _tokens_of(engine: Engine, history: History, chat: Chat) -> list[int]:
@@ -207,10 +203,3 @@ def _add(
             index.add_texts(owner_of_text(text.key), spans)
             if not library.read(text.key):
                 index.forget(owner_of_text(text.key))
-
-
-def _wait(result: Future[T]) -> Generator[None, None, T]:
-    """The worker's result; yields at least once per `PASS_S` while waiting."""
-    while wait([result], PASS_S).not_done:
-        yield
-    return result.result()
