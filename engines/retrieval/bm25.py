@@ -1,8 +1,7 @@
 """BM25 over the passages, by SQLite's FTS5: the sparse retriever (SR in RaLMSpec).
 
 FTS5 takes inserts and deletions without a rebuild, scores with the statistics of the whole store
-even where rows are restricted, and needs no second copy of the text. Owns how columns are
-weighted and when a passage is relevant at all.
+even where rows are restricted, and needs no second copy of the text.
 """
 
 from __future__ import annotations
@@ -25,24 +24,22 @@ from engines.retrieval.question_words import (
 from engines.retrieval.spellings import characters_of_unheld
 
 HEADING_WEIGHT, CONTENT_WEIGHT = 2.0, 1.0
-"""A word in a heading counts twice."""
-SATURATION, LENGTH_SHARE = 1.2, 0.75
-"""k1 and b of FTS5's `bm25`."""
+"""BM25's k1 and b in FTS5."""
 MIN_COVERAGE = 0.5
-"""Share of a question's words, weighted by their rarity, that a relevant passage contains.
+"""Share of a question's words, weighted by rarity, that a relevant passage contains.
 
-With what follows, on the tldr pages: .92 of 500 generated questions on held-out pages found a
-relevant passage, .91 of 205 and .90 of 500 on other subjects, all written by hand, found none
-(.94, .83 and .83 if two shared words are as good as more, and a question's only word anywhere)."""
+On the tldr pages, this and the rules below find a relevant passage for .92 of 500 generated
+questions on held-out pages, and none for .91 of 205 and .90 of 500 on other subjects, written by
+hand (.94, .83 and .83 if two shared words suffice, and a question's only word anywhere)."""
 MIN_SHARED_WORDS = 2
-"""One word in common is a coincidence, unless it is the question's only one, and either in the
-heading or in no other passage."""
+"""One shared word is a coincidence, unless it is the question's only one, and either in the heading
+or in no other passage."""
 SURE_WORDS = 3
-"""Fewer in common may be a coincidence, too: they need `MIN_COVERAGE_OF_TWO`, unless one of them is
+"""Fewer shared words may be a coincidence: they need `MIN_COVERAGE_OF_TWO`, unless one of them is
 in the heading."""
 MIN_COVERAGE_OF_TWO = 0.7
 RELEVANCE_BATCH = 8
-"""Passages judged at once: few questions need more."""
+"""Passages judged at once; few questions need more."""
 
 _SEARCH = f"""
     WITH found AS (
@@ -51,7 +48,7 @@ _SEARCH = f"""
     )
     SELECT chunks.*, score FROM found JOIN chunks USING (id) ORDER BY score DESC, id
 """
-"""Texts are read after the ranking: a question of common words matches most passages."""
+"""Texts are read after ranking, since a question of common words matches most passages."""
 _SEARCH_WITHIN = f"""
     WITH found AS (
         SELECT {INDEX}.rowid AS id, -bm25({INDEX}, {HEADING_WEIGHT}, {CONTENT_WEIGHT}) AS score
@@ -65,15 +62,15 @@ _SCORE = f"""
     SELECT rowid AS id, -bm25({INDEX}, {HEADING_WEIGHT}, {CONTENT_WEIGHT}) AS score
     FROM {INDEX} WHERE {INDEX} MATCH ? AND +rowid IN
 """
-"""The plus keeps SQLite from seeking each passage anew, which takes twenty times as long."""
+"""The plus keeps SQLite from seeking each passage separately, which takes twenty times as long."""
 _FREQUENCY = f"SELECT count(*) AS number FROM {INDEX} WHERE {INDEX} MATCH ?"
 
 
 class Bm25Retriever:
     """Implements `engines.retrieval.protocol.Retriever`.
 
-    Passages and words are counted once: what is added later needs a new retriever. Methods raise
-    StoreError if the store cannot be read.
+    Statistics are read once, so additions need a new retriever. Methods raise StoreError if the
+    store cannot be read.
     """
 
     def __init__(self, passages: PassageStore) -> None:
@@ -89,10 +86,10 @@ class Bm25Retriever:
         marks = ", ".join("?" * len(passages))
         scores = []
         for query in queries:
-            words = match_expression(query)
+            expression = any_of(informative_words(query))
             rows = (
-                self._passages.store.rows(f"{_SCORE} ({marks})", (words, *passages))
-                if words and passages
+                self._passages.store.rows(f"{_SCORE} ({marks})", (expression, *passages))
+                if expression and passages
                 else []
             )
             found = {row["id"]: float(row["score"]) for row in rows}
@@ -102,10 +99,10 @@ class Bm25Retriever:
     def search_words(
         self, words: Iterable[str], limit: int, texts: Collection[bytes] | None = None
     ) -> list[ScoredPassage]:
-        """The best `limit` passages that have one of `words`, best first; all if it is -1.
+        """The best `limit` passages that contain one of `words`, best first; all if it is -1.
 
         Args:
-            texts: keys of the texts to be searched; None for all.
+            texts: keys of the texts to search; None for all.
         """
         expression = any_of(words)
         if not expression:
@@ -120,22 +117,20 @@ class Bm25Retriever:
     def relevant(
         self, query: str, ranked: Iterable[ScoredPassage], batch: int = RELEVANCE_BATCH
     ) -> Iterator[ScoredPassage]:
-        """Those of `ranked` that share enough of the query's rare words, in the same order.
+        """The passages of `ranked` that share enough of the query's rare words, in the same order.
 
-        A query of stop words alone ("hi", "how are you") concerns no passage unless its heading is
-        one of them ("how do I use make").
-
-        The words' rarity is asked for once, and which passages hold a word once for each `batch`.
+        For a query of stop words alone ("hi", "how are you"), only passages whose heading is one of
+        them are relevant ("how do I use make"). Words are looked up once for each `batch`.
         """
         words = informative_words(query)
         if STOP_WORDS.issuperset(words):
             yield from (one for one in ranked if one.passage.chunk.heading.lower() in words)
             return
-        # A bigram that no passage holds spans two words.
-        beside = characters_of_unheld(words, self.frequency)
+        # A bigram in no passage spans two words; its characters count instead.
+        characters = characters_of_unheld(words, self.frequency)
         words = [word for word in words if not is_gram(word) or self.frequency(word)]
         weights = [self.rarity(self.frequency(word)) for word in words]
-        more = [self.rarity(self.frequency(character)) for character in beside]
+        more = [self.rarity(self.frequency(character)) for character in characters]
         unique = self.rarity(1)
         waiting = iter(ranked)
         while words and (judged := list(islice(waiting, batch))):
@@ -145,23 +140,23 @@ class Bm25Retriever:
                 held = [weight for weight, score in zip(weights, scores, strict=True) if score]
                 titled = not set(words).isdisjoint(split_words(one.passage.chunk.heading))
                 sure = titled or (len(words) == 1 and weights[0] >= unique)
-                with_more = [*held, *self._held(beside, one.passage.id)] if held else []
+                with_more = [*held, *self._held(characters, one.passage.id)] if held else []
                 if _is_enough(held, weights, sure=sure) or (
-                    beside and _is_enough(with_more, [*weights, *more], sure=titled)
+                    characters and _is_enough(with_more, [*weights, *more], sure=titled)
                 ):
                     yield one
 
     def _held(self, words: Iterable[str], passage: int) -> list[float]:
-        """The weights of those of `words` that a passage holds."""
+        """The rarities of those of `words` that a passage contains."""
         held = [word for word in words if self.score([word], [passage])[0][0]]
         return [self.rarity(self.frequency(word)) for word in held]
 
     def __len__(self) -> int:
-        """How many passages there are."""
+        """Number of passages."""
         return self._count
 
     def passages_of(self, texts: Collection[bytes]) -> int:
-        """How many passages the texts with these keys have."""
+        """Number of passages of the texts with these keys."""
         return self._passages.count(texts)
 
     @cached_property
@@ -169,20 +164,20 @@ class Bm25Retriever:
         return len(self._passages)
 
     def frequency(self, word: str) -> int:
-        """How many passages hold `word`."""
+        """Number of passages that contain `word`."""
         if word not in self._frequencies:
             (row,) = self._passages.store.rows(_FREQUENCY, (any_of([word]),))
             self._frequencies[word] = int(row["number"])
         return self._frequencies[word]
 
     def rarity(self, frequency: int) -> float:
-        """The inverse document frequency of a word in so many passages, as in BM25."""
+        """BM25's inverse document frequency of a word in `frequency` passages."""
         passages = max(MIN_STATISTICS, self._count)
         return log(1 + (passages - frequency + 0.5) / (frequency + 0.5))
 
 
 def _is_enough(held: Sequence[float], weights: Sequence[float], *, sure: bool) -> bool:
-    """Whether words of the weights `held` are enough of a question's.
+    """Whether shared words of the weights `held` suffice for a question with `weights`.
 
     Args:
         sure: whether one of them is in the passage's heading, or in no other passage.
@@ -195,14 +190,6 @@ def _is_enough(held: Sequence[float], weights: Sequence[float], *, sure: bool) -
     return len(held) >= MIN_SHARED_WORDS and coverage >= MIN_COVERAGE_OF_TWO
 
 
-def match_expression(query: str) -> str:
-    """`query` as an FTS5 expression that matches any of its words; empty if it has none."""
-    return any_of(informative_words(query))
-
-
 def any_of(words: Iterable[str]) -> str:
-    """An FTS5 expression that matches any of `words`; empty if there are none.
-
-    Words are quoted, so nothing in them is an operator.
-    """
+    """An FTS5 expression that matches any of `words`, quoted; empty if there are none."""
     return " OR ".join(f'"{word}"' for word in words)

@@ -1,7 +1,4 @@
-"""The dense retrievers over stored vectors: exact (EDR) and approximate (ADR in RaLMSpec).
-
-Owns which vectors are in memory. Refuses to know the embedding model beyond how it encodes a query.
-"""
+"""The dense retrievers over stored vectors: exact (EDR) and approximate (ADR in RaLMSpec)."""
 
 from __future__ import annotations
 
@@ -24,8 +21,8 @@ MISSING = float("-inf")
 class DenseRetriever:
     """Implements `engines.retrieval.protocol.Retriever`.
 
-    A score is the inner product of unit vectors: every passage with a vector matches every query.
-    Methods raise StoreError if the store cannot be read.
+    A score is the inner product of unit vectors, so every passage with a vector matches every
+    query. Methods raise StoreError if the store cannot be read.
     """
 
     def __init__(
@@ -38,11 +35,11 @@ class DenseRetriever:
         texts: frozenset[bytes] | None = None,
     ) -> None:
         """Args:
-        passages: over a connection that nothing is written by.
-        embedder: whose vectors are searched.
-        encode: queries, by the same model.
+        passages: over a connection that writes nothing.
+        embedder: the model whose vectors are searched.
+        encode: encodes queries with the same model.
         approximate: search an HNSW graph instead of all vectors.
-        texts: keys of the texts whose passages are searched; None for all.
+        texts: keys of the texts to search; None for all.
         """
         self._passages = passages
         self._stored = StoredVectors(passages)
@@ -58,7 +55,7 @@ class DenseRetriever:
         return len(self._index)
 
     def update(self) -> None:
-        """Follow the store, if it changed."""
+        """Load the vectors again if the store changed."""
         version = self._stored.version()
         if version == self._version:
             return
@@ -71,11 +68,11 @@ class DenseRetriever:
         self._version = version
 
     def search(self, queries: Sequence[str], limit: int) -> list[list[ScoredPassage]]:
-        """For each query the `limit` passages nearest to it, ties by id; all if it is -1."""
+        """For each query the nearest `limit` passages, ties by id; all if it is -1."""
         return self.search_vectors(self.encode(queries), limit)
 
     def search_vectors(self, queries: Vectors, limit: int) -> list[list[ScoredPassage]]:
-        """As `search`, for encoded queries [n, width]."""
+        """Like `search`, for encoded queries [n, width]."""
         found = self._index.search(queries, len(self) if limit < 0 else limit)
         ids = list(dict.fromkeys(number for ranked in found for number, _ in ranked))
         passages = {one.id: one for one in self._passages.passages(ids)}
@@ -85,8 +82,8 @@ class DenseRetriever:
         ]
 
     def nearest_of(self, query: Vectors, texts: Collection[bytes], limit: int) -> list[Passage]:
-        """The `limit` passages of the texts with these keys that are nearest to one encoded query
-        [width], ties by id."""
+        """The `limit` passages of the texts with these keys nearest to an encoded query [width],
+        ties by id."""
         known = [number for number in self._passages.ids_of(texts) if number in self._ids]
         return self._passages.passages(self._index.nearest_of(query, known, limit))
 
@@ -95,7 +92,7 @@ class DenseRetriever:
         return [self.score_vector(vector, passages) for vector in self.encode(queries)]
 
     def score_vector(self, query: Vectors, passages: Sequence[int]) -> list[float]:
-        """As `score`, for one encoded query [width]."""
+        """Like `score`, for one encoded query [width]."""
         known = [number for number in passages if number in self._ids]
         scores = dict(zip(known, self._index.score(query, known), strict=True))
         return [scores.get(number, MISSING) for number in passages]

@@ -1,17 +1,14 @@
 """Exact inner-product search over a matrix of vectors, for which a batch costs little more than one
 query (EDR; RaLMSpec, appendix A.1).
 
-A library's matrix product copies the vectors into an order of its own first, which for few queries
-takes longer than the product. So vectors are multiplied a few at a time, straight from memory: such
-a product is computed without a copy, and every query of the batch has its turn while they are in
-the processor's cache. Milliseconds of quiet time on two cores for 100,000 vectors of 768
-dimensions and batches of 1, 2, 4, 8 and 16: 21, 22, 26, 36, 59; faiss's flat index 35, 42, 50, 57,
-64, and many times that beside other work, since its threads wait for one another at every block.
+A BLAS matrix product first packs the vectors, which for few queries takes longer than the product.
+So vectors are multiplied a few at a time, without packing, by all queries of the batch while they
+are in the processor's cache. For 100,000 vectors of 768 dimensions and batches of 1, 2, 4, 8 and
+16, this takes 21, 22, 26, 36 and 59 ms on two idle cores; faiss's flat index takes 35, 42, 50, 57
+and 64 ms, and many times that under load, since its threads synchronise at every block.
 
-Only the best product of every `GROUP` vectors is kept. As many groups as there are results wanted
-contain them all; they are looked at again.
-
-Owns how the work is split. Refuses to know ids and ties.
+Only the best product of every `GROUP` vectors is kept. The `count` best groups contain the `count`
+best vectors; their products are computed again.
 """
 
 from __future__ import annotations
@@ -35,28 +32,28 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 BLOCK = 4096
-"""Vectors between two looks at the interpreter: a millisecond or so."""
+"""Vectors per iteration in Python, which takes about a millisecond."""
 GROUP = 16
-"""Vectors of which the best product is kept."""
+"""Vectors per group, of which the best product is kept."""
 MAX_PRODUCT = 1 << 18
-"""Multiplications of one matrix product: OpenBLAS gives larger ones to threads of its own."""
+"""Multiplications of one matrix product; OpenBLAS starts its own threads for larger ones."""
 MIN_STEP, MAX_STEP = 8, 64
 """Vectors multiplied at a time."""
 MAX_THREADS = 8
-"""As many read all that memory gives."""
+"""Enough to saturate memory bandwidth."""
 
 
 class ExactSearch:
-    """Searches float32 `vectors` [n, width], which may be a file in memory; keeps no copy."""
+    """Searches float32 `vectors` [n, width], which may be memory-mapped, without a copy."""
 
     def __init__(self, vectors: Vectors) -> None:
         self._vectors = vectors
 
     def search(self, queries: Vectors, count: int) -> list[Rows]:
-        """For each of `queries` [q, width] the rows of the `count` largest inner products, and of
-        some others, in no order.
+        """For each of `queries` [q, width] the rows of the `count` largest inner products, and some
+        others, unordered.
 
-        Sums are single precision, in no order either: ask for more than are wanted, and rank them.
+        Sums are in single precision and any order: ask for more than needed, and rank them.
         """
         total = len(self._vectors)
         if count * GROUP >= total:
@@ -68,7 +65,7 @@ class ExactSearch:
         """The best product of each group with each query, [q, groups]."""
         total, blocks = len(self._vectors), -(-len(self._vectors) // BLOCK)
         peaks = np.empty((len(queries), blocks * (BLOCK // GROUP)), np.float32)
-        # One query would be a matrix by a vector, which OpenBLAS gives to threads of its own.
+        # For the matrix-vector product of a single query, OpenBLAS would start its own threads.
         asked = queries if len(queries) > 1 else np.repeat(queries, 2, axis=0)
         share = -(-blocks // threads_to_use()) * BLOCK
         parts = [(first, min(first + share, total)) for first in range(0, total, share)]
@@ -77,7 +74,7 @@ class ExactSearch:
         return peaks
 
     def _fill(self, peaks: Vectors, queries: Vectors, first: int, end: int) -> None:
-        """The groups of the rows from `first`, where a block begins, to `end`."""
+        """Fill the peaks of the rows from `first`, where a block begins, to `end`."""
         products = np.full((len(queries), BLOCK), -np.inf, np.float32)
         for start in range(first, end, BLOCK):
             stop = min(start + BLOCK, end)
@@ -89,7 +86,7 @@ class ExactSearch:
             peaks[:, at : at + best.shape[1]] = best[: len(peaks)]
 
     def _best(self, query: Vectors, peaks: Vectors, count: int) -> Rows:
-        """The rows among the `count` best groups that have one of the `count` best products."""
+        """The rows of the `count` best groups with one of the `count` best products."""
         groups = np.flatnonzero(peaks >= np.partition(peaks, -count)[-count])
         rows = np.concatenate(list(_rows_of(groups)))
         rows = rows[rows < len(self._vectors)]
@@ -100,7 +97,7 @@ class ExactSearch:
 
 
 def _rows_of(groups: NDArray[np.intp]) -> Iterator[Rows]:
-    """The rows of groups: those that are `BLOCK // GROUP` apart within their block."""
+    """The rows of groups, which are `BLOCK // GROUP` apart within their block."""
     width = BLOCK // GROUP
     first = groups // width * BLOCK + groups % width
     for step in range(GROUP):
@@ -108,7 +105,7 @@ def _rows_of(groups: NDArray[np.intp]) -> Iterator[Rows]:
 
 
 def _multiply(vectors: Vectors, queries: Vectors, products: Vectors) -> None:
-    """Fill products [q, n or more] with those of `queries` [q, width] and `vectors` [n, width]."""
+    """Write `queries` [q, width] times `vectors` [n, width] into `products` [q, n or more]."""
     size = MAX_PRODUCT // (len(queries) * vectors.shape[1])
     step = max(MIN_STEP, min(MAX_STEP, 1 << max(size, 1).bit_length() - 1))
     whole = len(vectors) // step * step
@@ -120,9 +117,9 @@ def _multiply(vectors: Vectors, queries: Vectors, products: Vectors) -> None:
 
 
 def in_parallel(search: Callable[[Sequence[A]], list[B]], queries: Sequence[A]) -> list[B]:
-    """What `search` finds for `queries`, which are divided among the threads, in their order.
+    """The results of `search` for `queries`, divided among the threads.
 
-    Neighbours stay together: one thread may share work between them.
+    Consecutive queries stay together, so that a thread can share work between them.
     """
     share = -(-len(queries) // threads_to_use())
     if share in (0, len(queries)):
@@ -132,12 +129,12 @@ def in_parallel(search: Callable[[Sequence[A]], list[B]], queries: Sequence[A]) 
 
 
 def keep_to_this_thread() -> None:
-    """Have searches that the calling thread begins run on it alone: a model computes beside it."""
+    """Run searches by the calling thread on it alone, since a model computes at the same time."""
     _this_thread.is_alone = True
 
 
 def threads_to_use() -> int:
-    """How many threads a search that the calling thread begins is divided among."""
+    """Number of threads for a search by the calling thread."""
     return 1 if getattr(_this_thread, "is_alone", False) else _thread_count()
 
 

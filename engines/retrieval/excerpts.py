@@ -1,11 +1,8 @@
-"""Excerpts: of the lists in some passages, the items that answer one question best.
+"""Excerpts: the list items of some passages that answer a question best.
 
-A small model finds the right one of four tasks, and rarely of thirty. On 1,570 questions in
-people's own words about tldr pages that nothing was learned from, with the right page among two to
-four, the right item is the first in .74 and one of four in .96.
-
-Owns where items begin and which are kept. Refuses to know which passages are relevant and how many
-items a model takes.
+A small model finds the right one of four tasks, but rarely of thirty. For 1,570 questions in
+people's own words about unseen tldr pages, with the right page among two to four, the right item
+ranks first in .74 and within the first four in .96.
 """
 
 from __future__ import annotations
@@ -18,10 +15,10 @@ from datastores.passages.chunks import FENCE, HEADING, HEADING_SEPARATOR, Chunk
 from engines.retrieval.question_likelihood import AskedQuestion, words_of_texts
 
 MIN_FIT = 1.45
-"""What fits less is taken for no answer. Of 1,570 questions in people's own words, with one to
-three other pages among which theirs is and is not, the best item fits as well in .89 and .12."""
+"""Minimum fit of an answer. The best item of two to four pages fits for .89 of 1,570 questions in
+people's own words if the right page is among them, and for .12 if it is not."""
 HARDLY_FIT = 1.27
-"""What fits less does not seem to."""
+"""Items with a lower fit do not seem to fit."""
 _FITS = (
     (2.2, "fit"),
     (1.75, "probably fit"),
@@ -31,7 +28,7 @@ _FITS = (
 )
 
 INTRODUCTION_CHARACTERS = 120
-"""Read by a model of questions before each item."""
+"""Length of the introduction that a question model reads before each item."""
 
 _LINK = re.compile(r"\S*https?://\S+")
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
@@ -40,12 +37,12 @@ _ITEM = re.compile(r"(?:[-*+•]|\d{1,3}[.)])[ \t]")
 
 @dataclass(frozen=True, slots=True)
 class PassageExcerpt:
-    """What is kept of a passage.
+    """The part of a passage that is kept.
 
     Attributes:
-        passage: its place among those given.
-        text: its introduction and the items kept, the best first.
-        fit: how well the best of them does; see `AskedQuestion.fit`.
+        passage: index of the passage.
+        text: its introduction and the items kept, best first.
+        fit: fit of the best item; see `AskedQuestion.fit`.
     """
 
     passage: int
@@ -54,21 +51,21 @@ class PassageExcerpt:
 
 
 def excerpts(
-    chunks: Sequence[Chunk], question: AskedQuestion, most: int, least: float = 0.0
+    chunks: Sequence[Chunk], question: AskedQuestion, limit: int, min_fit: float = 0.0
 ) -> list[PassageExcerpt]:
-    """The best `most` items of all `chunks`, each below what introduces it.
+    """The best `limit` items of all `chunks`, each below its introduction, by chunk.
 
-    Best first, ties by their order. What has no list is one item. Nothing of a chunk of which no
-    item is kept.
+    Best first, ties by their order. A chunk without a list is one item; chunks without a kept item
+    are left out.
 
     Args:
-        least: how well an item has to fit; see `AskedQuestion.fit`.
+        min_fit: minimum fit of an item; see `AskedQuestion.fit`.
     """
     lists = _lists(chunks)
     kept: dict[int, list[str]] = {}
     fits: dict[int, float] = {}
-    fitting = [one for one in _ranked(lists, question) if question.fit(one.score) >= least]
-    for one in _reordered(fitting, question)[:most]:
+    fitting = [one for one in _ranked(lists, question) if question.fit(one.score) >= min_fit]
+    for one in _reordered(fitting, question)[:limit]:
         kept.setdefault(one.place, []).append(one.text)
         number = lists[one.place][0]
         fits[number] = max(fits.get(number, 0.0), question.fit(one.score))
@@ -89,25 +86,25 @@ def best_items(chunks: Sequence[Chunk], question: AskedQuestion) -> list[RankedI
 
 
 def entry_text(introduction: str, item: str) -> str:
-    """What a model of questions reads of an item."""
+    """The text of an item for a question model."""
     before = _LINK.sub("", introduction)[:INTRODUCTION_CHARACTERS].strip()
     return "\n\n".join(filter(None, (before, item.strip())))
 
 
 def describe_fit(fit: float) -> str:
-    """How well the best of some excerpts fits, in words for a model: after "notes that"."""
+    """The fit of the best excerpt in words for a model, to follow "notes that"."""
     return next(words for least, words in _FITS if fit >= least)
 
 
 @dataclass(frozen=True, slots=True)
 class RankedItem:
-    """An item of a list, and how well it answers a question.
+    """An item of a list with its score for a question.
 
     Attributes:
-        score: see `AskedQuestion.score`; that of its best paragraph, if it is prose.
-        place: of its list among those given.
-        text: all of it.
-        entry: what answers, as a model of questions reads it.
+        score: see `AskedQuestion.score`; of prose, the score of its best paragraph.
+        place: index of its list.
+        text: the whole item.
+        entry: the part that answers, as a question model reads it (`entry_text`).
     """
 
     score: float
@@ -118,17 +115,17 @@ class RankedItem:
 
 @dataclass(slots=True)
 class IntroducedList:
-    """The items of a list, and what precedes them, as far as the list or heading before."""
+    """The items of a list, and the text between the previous list or heading and them."""
 
     introduction: str
     items: list[str]
 
 
 def split_lists(chunk: Chunk) -> list[IntroducedList]:
-    """The lists in a chunk; its innermost heading introduces the first, if it has no other.
+    """The lists in a chunk; without a heading of its own, its innermost heading introduces the
+    first: a later chunk of a long list would not say what it lists.
 
-    A later part of a long list would not say what it lists. Items begin at the margin, outside of
-    fenced code, and reach to the next or to a heading.
+    Items begin at the margin, outside fenced code, and extend to the next item or heading.
     """
     title = chunk.heading.rpartition(HEADING_SEPARATOR)[2]
     found = [_introduced(block) for block in _blocks(chunk.content.split("\n"))]
@@ -138,13 +135,13 @@ def split_lists(chunk: Chunk) -> list[IntroducedList]:
 
 
 def _introduced(parts: Sequence[str]) -> IntroducedList:
-    """A list from its introduction and its items; a text without items is one."""
+    """A list from its introduction and its items; a text without items is one item."""
     introduction, *items = parts
     return IntroducedList(introduction, items) if items else IntroducedList("", [introduction])
 
 
 def _blocks(lines: Sequence[str]) -> list[list[str]]:
-    """What introduces each list, and its items."""
+    """Introduction and items of each list."""
     blocks: list[list[list[str]]] = [[[]]]
     fence = ""
     for line in lines:
@@ -160,14 +157,14 @@ def _blocks(lines: Sequence[str]) -> list[list[str]]:
 
 
 def _lists(chunks: Sequence[Chunk]) -> list[tuple[int, IntroducedList]]:
-    """The lists in all chunks, each with the number of its chunk."""
+    """The lists in all chunks, each with the index of its chunk."""
     return [(number, each) for number, chunk in enumerate(chunks) for each in split_lists(chunk)]
 
 
 def _ranked(
     lists: Sequence[tuple[int, IntroducedList]], question: AskedQuestion
 ) -> list[RankedItem]:
-    """Each item, the best first, ties by their order."""
+    """All items, best first, ties by their order."""
     entries = [(place, item) for place, (_, each) in enumerate(lists) for item in each.items]
     parts = [_parts(item) for _, item in entries]
     introductions = [lists[place][1].introduction for place, _ in entries]
@@ -188,11 +185,11 @@ def _ranked(
 
 
 def _reordered(items: Sequence[RankedItem], question: AskedQuestion) -> list[RankedItem]:
-    """`items`, by falling score, in the order that counts."""
+    """`items`, given by descending score, in the order of `AskedQuestion.order`."""
     order = question.order([one.score for one in items], [one.entry for one in items])
     return [items[place] for place in order]
 
 
 def _parts(item: str) -> list[str]:
-    """What is compared with a question: an item of a list, or each paragraph of prose."""
+    """The texts that are compared with a question: an item of a list, or paragraphs of prose."""
     return [item] if _ITEM.match(item) else _PARAGRAPH_END.split(item)

@@ -1,15 +1,12 @@
-"""BM25 in memory: an inverted index for many queries in a row, and for scores of a few passages.
+"""BM25 in memory: an inverted index for many successive queries, and for scores of a few passages.
 
-FTS5 evaluates every query anew: sixteen cost sixteen times one, and a score of a given passage
-costs as much as a search of it. Here a word's contribution to each passage (its impact) is computed
-once and kept, queries of one batch, whose words mostly recur, share their sums, and a batch is
+FTS5 evaluates every query separately: sixteen cost sixteen times one, and scoring a given passage
+costs as much as a search. Here a word's contribution to each passage (its impact) is computed once
+and cached, the queries of a batch, most of whose words recur, share their sums, and a batch is
 divided among threads.
 
-Impacts are integers, so that a sum is the same in any order: a passage's score is the same in a
-batch, alone, and among a few passages.
-
-Owns which words are in memory, and what they add to a score. Refuses to know where passages are
-kept (`word_index`), how words are counted (`word_counts`), and where queries come from.
+Impacts are integers, so that sums do not depend on order: a passage's score is the same in a batch,
+alone, and among a few passages.
 """
 
 from __future__ import annotations
@@ -24,28 +21,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datastores.passages.word_counts import PassageWords, Words, keys_in
-from engines.retrieval.bm25 import (
-    CONTENT_WEIGHT,
-    HEADING_WEIGHT,
-    LENGTH_SHARE,
-    SATURATION,
-)
+from engines.retrieval.bm25 import CONTENT_WEIGHT, HEADING_WEIGHT, LENGTH_SHARE, SATURATION
 from engines.retrieval.exact import in_parallel
 from engines.retrieval.question_words import informative_words
 
 MIN_RARITY = 1e-6
-"""FTS5's weight of a word in more than half of all passages."""
+"""FTS5's minimum inverse document frequency, for words in more than half of all passages."""
 UNIT = 1 << 20
-"""Of impacts: a score of 1.0. Scores reach some hundreds and differ in the third digit."""
+"""Impact of a score of 1.0. Scores reach some hundreds and differ in the third digit."""
 BLOCK = 256
-"""Passages of which the best score is looked at first."""
+"""Passages per block, whose best score is examined first."""
 SEGMENT_PASSAGES = 1 << 13
-"""Passages in a segment, when many are added: sorting their words takes 70 MB."""
+"""Passages per segment when many are added; sorting their words takes 70 MB."""
 MAX_SEGMENTS = 8
-"""Segments beyond those that many passages need, after which everything is read again; so it is if
-a quarter of it is new or gone."""
-MAX_KEPT_WORDS = 1 << 14
-"""Words whose impacts are kept."""
+"""Segments beyond the necessary ones from which the index is rebuilt; it is also rebuilt if more
+than a quarter of the passages is new or gone."""
+MAX_CACHED_WORDS = 1 << 14
+"""Words whose impacts are cached."""
 
 Integers = NDArray[np.int64]
 Ranking = list[tuple[int, float]]
@@ -54,13 +46,13 @@ Ranking = list[tuple[int, float]]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The words of some passages.
+    """The words of some passages, by word.
 
     Attributes:
         keys: uint64 [words], ascending.
-        starts: int64 [words + 1], where each word's entries begin.
-        rows: int32 [entries], the passages that have the word, ascending.
-        counts: float32 [entries], how often, weighted by column.
+        starts: int64 [words + 1], offsets of each word's entries.
+        rows: int32 [entries], rows of the passages that contain the word, ascending.
+        counts: float32 [entries], counts of the word, weighted by column.
     """
 
     keys: Words
@@ -70,7 +62,7 @@ class Segment:
 
     @classmethod
     def of(cls, passages: PassageWords, first: int) -> Segment:
-        """The words of `passages`, which are the rows from `first` on."""
+        """The words of `passages`, whose rows begin at `first`."""
         words = passages.keys
         order = np.argsort(words, kind="stable")
         keys, starts = np.unique(words[order], return_index=True)
@@ -90,7 +82,10 @@ class Segment:
 
 
 class InvertedIndex:
-    """The words of passages, by word. `search` and `score` may run at once, changes alone."""
+    """The words of passages, by word.
+
+    `search` and `score` may run concurrently with each other, but not with changes.
+    """
 
     def __init__(self) -> None:
         self._stems: dict[str, tuple[int, ...]] = {}
@@ -102,25 +97,25 @@ class InvertedIndex:
 
     @property
     def ids(self) -> Integers:
-        """The passages that are here, in the order of their rows."""
+        """The ids of all passages, in the order of their rows."""
         return self._ids[self._alive]
 
     @property
     def is_fragmented(self) -> bool:
-        """Whether it is time to add everything anew."""
+        """Whether the index should be rebuilt."""
         needed = len(self._ids) // SEGMENT_PASSAGES
         many = len(self._segments) >= needed + MAX_SEGMENTS
         return many or 4 * len(self) < 3 * len(self._ids)
 
     def clear(self) -> None:
-        """Have no passages."""
+        """Remove all passages."""
         self._segments: list[Segment] = []
         self._ids, self._alive = np.empty(0, np.int64), np.empty(0, np.bool_)
         self._lengths = np.empty(0, np.int64)
         self._changed()
 
     def add(self, parts: Iterable[PassageWords]) -> None:
-        """Have passages that are new, as rows after all others, with a segment for each part."""
+        """Append new passages, with a segment for each part."""
         try:
             for part in parts:
                 lengths = np.bincount(
@@ -134,12 +129,11 @@ class InvertedIndex:
             self._changed()
 
     def add_segment(self, segment: Segment, ids: Integers, lengths: Integers) -> None:
-        """Have the words of passages that are new.
+        """Append new passages as a segment whose rows follow the present ones.
 
         Args:
-            segment: its rows go on from those that are here.
-            ids: int64 [n], of the passages.
-            lengths: int64 [n], words in each.
+            ids: int64 [n], ids of the passages.
+            lengths: int64 [n], number of words of each.
         """
         self._append(segment, ids, lengths)
         self._changed()
@@ -151,12 +145,12 @@ class InvertedIndex:
         self._lengths = np.concatenate([self._lengths, lengths])
 
     def remove(self, ids: Integers) -> None:
-        """No longer have these passages."""
+        """Remove these passages."""
         self._alive[np.isin(self._ids, ids)] = False
         self._changed()
 
     def rows_of(self, ids: Integers) -> NDArray[np.bool_]:
-        """Which rows are those of `ids`."""
+        """A mask of the rows of `ids`."""
         return np.isin(self._ids, ids)
 
     def search(
@@ -165,7 +159,7 @@ class InvertedIndex:
         """For each query the best `limit` passages that share a word with it; all if it is -1.
 
         Args:
-            among: the rows that count; None for all.
+            among: mask of the rows to search; None for all.
         """
 
         def ranked(part: Sequence[Counter[int]]) -> list[Ranking]:
@@ -177,7 +171,7 @@ class InvertedIndex:
 
     def score(self, queries: Sequence[str], ids: Sequence[int]) -> list[list[float]]:
         """For each query the score of each of `ids`; 0.0 if they share no word."""
-        # Of the type that rows have: to search for others, NumPy copies all that are searched.
+        # int32 like the segments' rows: with another type, searchsorted would convert all of them.
         rows = np.array([self._rows.get(number, -1) for number in ids], np.int32)
         return [self._score(stems, rows) for stems in self._words(queries)]
 
@@ -192,7 +186,7 @@ class InvertedIndex:
         return scores
 
     def _totals(self, queries: Sequence[Counter[int]]) -> Iterator[Integers]:
-        """The scores of all rows for each query: one array, changed from each query to the next."""
+        """The scores of all rows for each query, in one array that is updated between queries."""
         totals, before = np.zeros(len(self._ids), np.int64), Counter[int]()
         for stems in queries:
             changed = Counter(stems)
@@ -209,22 +203,22 @@ class InvertedIndex:
 
     def _best(self, totals: Integers, limit: int) -> Ranking:
         """The ids and scores of the best rows above zero, ties by id."""
-        least = 1
+        threshold = 1
         blocks = len(totals) // BLOCK
         if 0 < limit <= blocks:
-            # As many blocks have a row at least as good as this one.
+            # The limit-th best block maximum is a lower bound of the limit-th best row.
             best = totals[: blocks * BLOCK].reshape(blocks, BLOCK).max(axis=1)
-            least = max(least, int(np.partition(best, blocks - limit)[blocks - limit]))
-        rows = np.flatnonzero(totals >= least)
+            threshold = max(threshold, int(np.partition(best, blocks - limit)[blocks - limit]))
+        rows = np.flatnonzero(totals >= threshold)
         order = np.lexsort((self._ids[rows], -totals[rows]))
         rows = rows[order if limit < 0 else order[:limit]]
         return list(zip(self._ids[rows].tolist(), (totals[rows] / UNIT).tolist(), strict=True))
 
     def _impact(self, stem: int) -> tuple[NDArray[np.int32], Integers]:
-        """The rows that have `stem`, and what it adds to the score of each."""
-        kept = self._impacts.get(stem)
-        if kept is not None:
-            return kept
+        """The rows that contain `stem`, and its impact on each."""
+        cached = self._impacts.get(stem)
+        if cached is not None:
+            return cached
         entries = [segment.entries(stem) for segment in self._segments]
         rows = np.concatenate([np.empty(0, np.int32), *(rows for rows, _ in entries)])
         counts = np.concatenate([np.empty(0, np.float32), *(counts for _, counts in entries)])
@@ -233,20 +227,20 @@ class InvertedIndex:
         rarity = max(log((len(self) - len(rows) + 0.5) / (len(rows) + 0.5)), MIN_RARITY)
         norm = SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * self._lengths[rows] / self._mean)
         impacts = np.rint(UNIT * rarity * counts * (SATURATION + 1) / (counts + norm))
-        if len(self._impacts) >= MAX_KEPT_WORDS:
+        if len(self._impacts) >= MAX_CACHED_WORDS:
             self._impacts = {}
-        kept = self._impacts[stem] = rows, impacts.astype(np.int64)
-        return kept
+        cached = self._impacts[stem] = rows, impacts.astype(np.int64)
+        return cached
 
     def _changed(self) -> None:
-        """Statistics changed: impacts are computed anew when they are needed."""
+        """Update the statistics, and drop the impacts computed from earlier ones."""
         self._impacts = {}
         self._mean = max(float(self._lengths[self._alive].mean()), 1e-9) if len(self) else 1.0
         alive = np.flatnonzero(self._alive)
         self._rows = dict(zip(self._ids[alive].tolist(), alive.tolist(), strict=True))
 
     def _words(self, queries: Sequence[str]) -> list[Counter[int]]:
-        """The words of each query as the index has them."""
+        """The keys of each query's words, with their counts."""
         asked = [informative_words(query) for query in queries]
         new = [word for word in dict.fromkeys(chain(*asked)) if word not in self._stems]
         self._stems.update(zip(new, keys_in(new), strict=True))

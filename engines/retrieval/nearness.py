@@ -1,12 +1,10 @@
-"""How much nearer passages are to one question, by meaning, than by chance.
+"""Embedding similarity of passages to a question, relative to what chance gives.
 
-Models differ in how alike they find texts that have nothing in common: .03 on average to one, .7 to
-another. Their inner products are therefore counted in standard deviations above that of unrelated
-texts, less what the nearest of so many passages has by chance. So they add up with log-likelihoods
-of words (a convex combination of scores: Bruch, Gai and Ingber, "An Analysis of Fusion Functions
-for Hybrid Retrieval", TOIS 2023).
-
-Owns the scale. Refuses to know what nearness counts beside words (`reranking`).
+The mean similarity of unrelated texts differs between models: .03 for one, .7 for another. Inner
+products are therefore measured in standard deviations above the mean of unrelated texts, less the
+expected maximum over the number of passages searched. On this scale they can be added to
+log-likelihoods of words (a convex combination of scores: Bruch, Gai and Ingber, "An Analysis of
+Fusion Functions for Hybrid Retrieval", TOIS 2023).
 """
 
 from __future__ import annotations
@@ -18,17 +16,18 @@ from datastores.passages.chunks import Passage
 from engines.retrieval.dense import MISSING, DenseRetriever
 
 CHANCE, GROWTH, FEW = 1.0, 0.3, 3
-"""The nearest of `FEW` passages or less is so near by chance; of more, so much nearer for each
-e-fold. With all-MiniLM-L6-v2, of 11, 68, 331 and 7,753 passages of tldr pages."""
+"""Expected best similarity of up to `FEW` unrelated passages in standard deviations, and its growth
+per e-fold of more passages. Fitted with all-MiniLM-L6-v2 to 11, 68, 331 and 7,753 passages of tldr
+pages."""
 
 
 def growth_of(searched: int) -> float:
-    """E-folds from `FEW` passages to so many, by which the best score by chance grows."""
+    """E-folds from `FEW` to `searched` passages, with which the best score by chance grows."""
     return max(log(max(searched, 1) / FEW), 0.0)
 
 
 class Nearness:
-    """The passages of one retriever by their nearness to one question.
+    """The similarity of one retriever's passages to one question.
 
     Methods raise StoreError if the store cannot be read.
     """
@@ -41,8 +40,8 @@ class Nearness:
         texts: Collection[bytes] | None = None,
     ) -> None:
         """Args:
-            searched: how many passages are searched.
-            texts: keys of the texts to be searched; None for all.
+            searched: number of passages searched.
+            texts: keys of the texts to search; None for all.
 
         Raises:
             ModelError: the model cannot encode the question.
@@ -60,7 +59,7 @@ class Nearness:
         return [one.passage for one in ranked]
 
     def beyond_chance(self, passages: Sequence[int]) -> dict[int, float]:
-        """By id, for those of `passages` that have a vector: standard deviations."""
+        """Id → standard deviations beyond chance, for those of `passages` that have a vector."""
         scale = self._retriever.embedder.unrelated
         scores = self._retriever.score_vector(self._vectors[0], passages)
         return {

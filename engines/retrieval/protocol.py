@@ -1,8 +1,8 @@
-"""The retriever protocol: what answers queries with passages.
+"""The retriever protocol.
 
-Implemented by `bm25` (words, in the store), `word_index` (the same in memory, for many queries) and
-`dense` (vectors; exact or approximate). Each answers a batch of queries at once and scores a given
-subset with the same metric, which a speculative cache needs (RaLMSpec, section 3).
+It is implemented by `bm25` (words, in the store), `word_index` (the same in memory, for many
+queries) and `dense` (vectors; exact or approximate). Each answers a batch of queries at once and
+scores a given subset with the same metric, as a speculative cache needs (RaLMSpec, section 3).
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from datastores.passages.chunks import Passage
 
 @dataclass(frozen=True, slots=True)
 class ScoredPassage:
-    """A passage and how well it answers a query: the higher the score, the better."""
+    """A passage and its score for a query; higher is better."""
 
     passage: Passage
     score: float
 
 
 class QuestionModel(Protocol):
-    """A language model of questions, given a text that answers them."""
+    """A language model of questions, conditioned on a text that answers them."""
 
     def log_likelihoods(self, question: str, texts: Sequence[str]) -> list[float]:
-        """The natural logarithm of the chance of `question`, after each of `texts`.
+        """The natural log-likelihood of `question` given each of `texts`.
 
         Raises:
             ModelError: the model cannot evaluate them.

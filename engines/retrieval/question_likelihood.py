@@ -1,17 +1,13 @@
-"""How much likelier a question is if a certain text answers it: query likelihood.
+"""Query likelihood: how much likelier a question is if a given text answers it.
 
-A language model of questions, by translation from the words of texts (Berger and Lafferty,
-"Information Retrieval as Statistical Translation", SIGIR 1999; Xue, Jeon and Croft, SIGIR 2008): a
-text that says "remove" is asked for with "delete", "clear" or "get rid of", in shares that
-`translations` knows. No list of stop words is needed: a common word of questions is as likely with
-any text.
+Questions are modelled by translation from the words of texts (Berger and Lafferty, "Information
+Retrieval as Statistical Translation", SIGIR 1999; Xue, Jeon and Croft, SIGIR 2008): a text that
+says "remove" is asked for with "delete", "clear" or "get rid of", with probabilities from
+`translations`. Stop words need no list: they are equally likely for any text.
 
-A language model that reads a text as a whole knows more, and takes much longer (Sachan et al.,
-"Improving Passage Retrieval with Zero-Shot Question Generation", EMNLP 2022): it orders the best
-few.
-
-Owns how a question's words become chances, and how these add up. Refuses to know where texts begin
-and end (`excerpts`) and which are candidates (`reranking`).
+A language model that reads the whole text ranks better but takes much longer (Sachan et al.,
+"Improving Passage Retrieval with Zero-Shot Question Generation", EMNLP 2022), so it only reranks
+the best few.
 """
 
 from __future__ import annotations
@@ -30,36 +26,36 @@ from engines.retrieval.spellings import characters_of_unheld
 from engines.retrieval.translations import Translations
 
 INTRODUCTION_WEIGHT, CODE_WEIGHT = 0.5, 0.3
-"""Of what introduces a text, and of its code, relative to its prose; each is a language model of
-its own. Introductions at .3 or .8 find up to .005 fewer of people's own questions first."""
+"""Weights of the language models of a text's introduction and code, relative to that of its prose.
+Introductions at .3 or .8 rank up to .005 fewer right answers first."""
 UNSEEN_CHANCE = 0.3
-"""That a question has a text's own word, of which nothing is known."""
+"""Probability that a question uses a text's own word, for words without translations."""
 MIN_BACKGROUND = 5e-5
-"""The share of words in texts and questions that a rare word is taken to have at least."""
+"""Minimum background probability of a word, for rare words."""
 PASSAGE_WORDS = 60
-"""Different words in a passage of 1,024 characters, about."""
+"""Approximate number of distinct words in a passage of 1,024 characters."""
 COMMON_WORD, RARE_WORD = 2.0, 5.0
-"""A word that can add so little to a score, or less, counts nothing in a fit; one that can add so
-much counts whole."""
+"""Maximum contribution to a score at and below which a word has no weight in a fit, and at and
+above which it has full weight."""
 
 MODEL_TEXTS = 8
-"""Texts that are given to a model."""
+"""Texts that a model reranks."""
 MODEL_WEIGHT = 0.3
-"""Of a model's log-likelihood, in which common words count in full, relative to the score."""
+"""Weight of a model's log-likelihood relative to the score; common words count in it in full."""
 
 _CODE = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|(?<!`)```.*", re.DOTALL)
-"""Spans and fences, also one that a cut left open."""
+"""Code spans and fences, including one whose end was cut off."""
 
 
 class WordStatistics(Protocol):
     """How common words are among passages."""
 
     def __len__(self) -> int:
-        """How many passages there are."""
+        """Number of passages."""
         ...
 
     def frequency(self, word: str) -> int:
-        """How many passages hold `word`."""
+        """Number of passages that contain `word`."""
         ...
 
 
@@ -68,9 +64,9 @@ class AskedWord:
     """A word of a question.
 
     Attributes:
-        chances: by key of a text's word, the chance of this one in a question for it.
-        background: its chance in a question about anything.
-        is_known: whether translations know it.
+        chances: key of a text's word → probability of this word in a question about it.
+        background: its probability in any question.
+        is_known: whether it has translations.
     """
 
     chances: Mapping[int, float]
@@ -79,22 +75,21 @@ class AskedWord:
 
     @property
     def weight(self) -> float:
-        """What it counts in a fit: from 0 for a word of any question to 1 for a rare one."""
+        """Its weight in a fit: from 0 for common words to 1 for rare ones."""
         most = log1p(UNSEEN_CHANCE / self.background)
         return min(max((most - COMMON_WORD) / (RARE_WORD - COMMON_WORD), 0.0), 1.0)
 
     def likelihood(self, text: TextWords) -> float:
-        """Its chance in a question that `text` answers, relative to the background."""
-        chances = self.chances
-        total = _mean(chances, text.prose)
-        total += CODE_WEIGHT * _mean(chances, text.code)
-        total += INTRODUCTION_WEIGHT * _mean(chances, text.introduction)
+        """Its probability in a question that `text` answers, relative to the background."""
+        total = _mean(self.chances, text.prose)
+        total += CODE_WEIGHT * _mean(self.chances, text.code)
+        total += INTRODUCTION_WEIGHT * _mean(self.chances, text.introduction)
         return total / self.background
 
 
 @dataclass(frozen=True, slots=True)
 class TextWords:
-    """The keys of the different words of a text; `code` without those that `prose` has."""
+    """The keys of the distinct words of a text; `code` without those in `prose`."""
 
     prose: Collection[int]
     code: Collection[int]
@@ -102,7 +97,7 @@ class TextWords:
 
 
 class AskedQuestion:
-    """A question to which texts are compared."""
+    """A question that texts are scored for."""
 
     def __init__(
         self, text: str, words: Sequence[AskedWord], model: QuestionModel | None = None
@@ -113,24 +108,24 @@ class AskedQuestion:
 
     @property
     def is_known(self) -> bool:
-        """Whether translations know most of the words, so that common ones tell from rare ones."""
+        """Whether most words have translations, so that common words are told from rare ones."""
         known = sum(word.is_known for word in self._words)
         return 2 * known >= len(self._words)
 
     def score(self, text: TextWords) -> float:
-        """A smoothed log-likelihood ratio, summed over the words; never negative."""
+        """A smoothed log-likelihood ratio, summed over the words; at least 0."""
         return sum(log1p(word.likelihood(text)) for word in self._words)
 
     def fit(self, score: float) -> float:
-        """A score in relation to the words, by their weights: comparable among questions, however
+        """A score per weight of the question's words, which is comparable among questions, however
         politely they are asked."""
         return score / (sum(word.weight for word in self._words) + 1)  # one word proves little
 
     def order(self, scores: Sequence[float], texts: Sequence[str]) -> list[int]:
-        """The places of `texts`, which stand by falling score, in the order that counts.
+        """The final ranking of `texts`, given by descending score, as indices.
 
-        The first `MODEL_TEXTS` also go by what the model says of them, if there is one; equal texts
-        keep their order. Of other languages, whose words have no translations, it knows nothing.
+        The first `MODEL_TEXTS` are reranked by the model, if there is one and most of the words
+        have translations: it knows no other languages. Equal texts keep their order.
 
         Raises:
             ModelError: the model cannot evaluate them.
@@ -138,7 +133,7 @@ class AskedQuestion:
         places, first = list(range(len(texts))), texts[:MODEL_TEXTS]
         if self._model is None or len(first) < 2 or not self.is_known:
             return places
-        # A text in another place of a batch has slightly other logits: each is scored once.
+        # Logits depend slightly on the position in a batch, so equal texts are scored once.
         unique = list(dict.fromkeys(first))
         likely = dict(zip(unique, self._model.log_likelihoods(self._text, unique), strict=True))
         total = [
@@ -158,29 +153,29 @@ def parse_question(
     statistics: WordStatistics,
     model: QuestionModel | None = None,
 ) -> AskedQuestion:
-    """What `query` asks for, by its different words.
+    """Parse `query` into its distinct words with their probabilities.
 
     Args:
-        model: orders the best texts; None for their words alone.
+        model: reranks the best texts; None to rank by words alone.
 
     Raises:
         StoreError: the translations or the statistics cannot be read.
     """
     stems = stems_of(query)
-    # A bigram that no passage holds spans two words.
-    beside = characters_of_unheld([word for word, _ in stems], statistics.frequency)
+    # A bigram in no passage spans two words; its characters count instead.
+    characters = characters_of_unheld([word for word, _ in stems], statistics.frequency)
     stems = [one for one in stems if not is_gram(one[0]) or statistics.frequency(one[0])]
     words = [
         _asked(word, stem, translations, statistics)
-        for word, stem in (*stems, *zip(beside, beside, strict=True))
+        for word, stem in (*stems, *zip(characters, characters, strict=True))
     ]
     return AskedQuestion(query, words, model)
 
 
 def stems_of(query: str) -> list[tuple[str, str]]:
-    """The first `MAX_QUERY_WORDS` different words of a question, each with its stem, in order.
+    """The first `MAX_QUERY_WORDS` distinct words of a question, each with its stem, in order.
 
-    Of a name that the index sees several words in ("snake_case"), these.
+    A name that the index splits into several words ("snake_case") yields these.
     """
     words = list(dict.fromkeys(words_of(query)))[:MAX_QUERY_WORDS]
     found: dict[str, tuple[str, str]] = {}
@@ -202,7 +197,7 @@ def _asked(
 
 
 def words_of_texts(texts: Sequence[tuple[str, str]]) -> Iterator[TextWords]:
-    """The words of each text, given with its introduction; counted together."""
+    """The words of each text, given as (introduction, text), tokenized in one batch."""
     introductions = {introduction: () for introduction, _ in texts}
     keys = iter(
         keys_in(

@@ -1,7 +1,4 @@
-"""The words of a question, and which of them say what it is about.
-
-Owns how a question is split and its stop words. Refuses to know rankings.
-"""
+"""Splits a question into words, and tells which of them carry its subject."""
 
 from __future__ import annotations
 
@@ -10,10 +7,10 @@ import re
 from datastores.search_form import WORD, fold, grams, index_form, split_runs, word_form
 
 MAX_QUERY_WORDS = 64
-"""Later words of a query are ignored: a query is a question or 32 tokens, never a document."""
+"""Later words are ignored: a query is a question or 32 tokens, never a document."""
 MIN_STATISTICS = 1000
-"""How common a word is, is taken as if there were so many passages at least: in a few notes, the
-words that they hold would count less than those that they lack."""
+"""Minimum number of passages assumed in word statistics: in a few notes, the words that they
+contain would otherwise count less than those that they lack."""
 _STOP_WORDS = """
 a about all an and any anyone are as at be been being best but by can command could did do does
 doing each easiest everyone everything few for from get give had has have having he help here how i
@@ -26,7 +23,7 @@ your
 """
 _GREETINGS = "bye goodbye hello hey hi ok okay thank thanks yeah yes"
 STOP_WORDS = frozenset([*_STOP_WORDS.split(), *_GREETINGS.split()])
-"""English words that carry a question, not its subject; elsewhere rarity has to do."""
+"""English words of a question that do not carry its subject."""
 
 _QUESTION_WORDS = """
 où quand comment pourquoi combien quel quelle quels quelles
@@ -41,10 +38,11 @@ gdzie kiedy jak dlaczego który kdo kdy proč kolik mikor miért hogyan mennyi u
 कौन क्या कहाँ कब कैसे क्यों कितना कितने đâu nào
 """
 NO_SUBJECT = STOP_WORDS.union(WORD.findall(word_form(fold(_QUESTION_WORDS))))
-"""`STOP_WORDS`, and what asks in other languages, but for words that are others in English."""
+"""`STOP_WORDS` and question words of other languages, except those with another meaning in
+English."""
 
 _CONTRACTION = re.compile(r"(?:n['’]t|['’](?:s|re|ve|ll|d|m))\b", re.IGNORECASE)
-"""Else the "s" of "the router's address" is a word of the question."""
+"""Endings to remove, so that the "s" of "the router's address" is not a word of the question."""
 
 _STOP_PHRASES = """
 为什么 什么时候 是什么 什么 怎么样 怎么办 怎么做 怎么 怎样 如何 哪里 哪儿 哪个 哪些 多少 请问 是否
@@ -58,24 +56,24 @@ _STOP_PHRASES = """
 _PARTICLES = (
     "(?<=[\u30a1-\u30ff\u4e00-\u9fff])(?:から|まで|より|[のはがをにへともでやか])(?![ぁ-ん])"
 )
-"""Japanese ones, between a noun and what is no ending."""
+"""Japanese particles between a noun and anything that is not hiragana."""
 _STOP_PHRASE = re.compile(
     "|".join([*sorted(_STOP_PHRASES.split(), key=len, reverse=True), _PARTICLES])
 )
-"""Chinese, Japanese and Korean ones."""
+"""Stop phrases of Chinese, Japanese and Korean."""
 MIN_QUESTION = 5
-"""Characters of a phrase in these languages that may be more than the name of something."""
+"""Characters from which a phrase in these languages may be more than a name."""
 _ENDING = re.compile(
     "(?<=[가-힣])(?:에서|으로|까지|부터|에게|한테|습니까|입니까|나요|까요|세요"
     "|[은는이가을를의에로와과도만])$"
 )
-"""Korean ones."""
+"""Korean particles and endings."""
 _LONE_IDEOGRAPH = re.compile("(?<![々一-鿿])[一-鿿](?![々一-鿿])")
-"""What is left of a Japanese word without its ending."""
+"""The stem of a Japanese word without its ending."""
 
 
 def informative_words(query: str) -> list[str]:
-    """The query's words in order, without stop words unless nothing else is left."""
+    """The distinct words of the query in order, without stop words unless there are no others."""
     pieces = (
         _STOP_PHRASE.sub(" ", piece) if is_run and len(piece) >= MIN_QUESTION else piece
         for piece, is_run in split_runs(fold(query))
@@ -86,12 +84,12 @@ def informative_words(query: str) -> list[str]:
 
 
 def split_words(text: str) -> list[str]:
-    """The words of `text` in lower case, in order, as an index has them."""
+    """The words of `text` in lower case, in order, split as in the word index."""
     return [word.lower() for word in WORD.findall(index_form(text))]
 
 
 def words_of(query: str) -> list[str]:
-    """The words of a question in lower case, in order; of "what's" the "what" alone."""
+    """The words of a question in lower case, in order, without contracted endings ("what's")."""
     words: list[str] = []
     for piece, is_run in split_runs(word_form(fold(_CONTRACTION.sub("", query)))):
         words += _run_words(piece) if is_run else map(str.lower, WORD.findall(piece))
@@ -99,5 +97,5 @@ def words_of(query: str) -> list[str]:
 
 
 def _run_words(run: str) -> list[str]:
-    """The bigrams to look for, those of a word without its ending among them."""
+    """The bigrams to search for, including those of a word without its ending."""
     return [*grams(run), *grams(_ENDING.sub("", run)), *_LONE_IDEOGRAPH.findall(run)]

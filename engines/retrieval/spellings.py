@@ -1,10 +1,8 @@
-"""A question's words in the spelling that the passages have.
+"""Respells a question's words as the passages spell them.
 
-A word that no passage holds may be there in two ("on-line", `max_pool_size`), as one ("lighthouse"
-for "light house"), with its digits in groups, or with two letters for an umlaut. Of a phrase in
-Chinese or Japanese, bigrams across its words are in no passage; their characters may be.
-
-Owns which spellings are tried. Refuses to know indexes: they say how many passages hold a word.
+A word that no passage contains may occur as two ("on-line", `max_pool_size`) or joined with the
+next one ("lighthouse" for "light house"), with grouped digits, or with two letters for an umlaut.
+In Chinese and Japanese, bigrams across two words occur in no passage, but their characters may.
 """
 
 from __future__ import annotations
@@ -25,21 +23,21 @@ from datastores.search_form import (
 from engines.retrieval.question_words import NO_SUBJECT
 
 Frequency = Callable[[str], int]
-"""How many passages hold a word; one with `_` in it is a phrase."""
+"""Word → number of passages that contain it; a word with `_` is a phrase."""
 
 MIN_JOINED = 5
-"""Characters of a word that may be two."""
+"""Shortest word that may be two."""
 _DIGRAPH = re.compile("ae|oe|ue|aa")
 _PLAIN = {"ae": "a", "oe": "o", "ue": "u", "aa": "a"}
 _GAPS = (" ", "-", "\u2010", "\u2011")
-"""What may separate two words that a text writes as one."""
+"""Separators of two words that a text may write as one."""
 _ARTICLES = frozenset("ai")
 """Single letters that are English words."""
 _IDEOGRAPH = re.compile("[一-鿿㐀-䶿]")
 
 
 def respelled(query: str, frequency: Frequency) -> str:
-    """`query` with each word that no passage holds in a spelling that one does, if there is any."""
+    """`query` with each word that no passage contains respelled as in one, if there is any."""
     pieces = (
         piece if is_run else _respelled(piece, frequency) for piece, is_run in split_runs(query)
     )
@@ -63,13 +61,13 @@ def _respelled(text: str, frequency: Frequency) -> str:
 
 
 def _is_unknown(word: str, frequency: Frequency) -> bool:
-    """Whether no passage holds a word as it is written; not said of identifiers and stop words."""
+    """Whether no passage contains the word as it is; false for identifiers and stop words."""
     form = word_form(fold(word)).lower()
     return "_" not in word and form not in NO_SUBJECT and not frequency(form)
 
 
 def _replaced(text: str, changes: dict[tuple[int, int], str]) -> str:
-    """`text` with other spellings at some places; of those that overlap, the longest counts."""
+    """`text` with some spans replaced; of overlapping spans, the first and then longest wins."""
     pieces, done = [], 0
     for start, end in sorted(changes, key=lambda span: (span[0], -span[1])):
         if start >= done:
@@ -79,7 +77,7 @@ def _replaced(text: str, changes: dict[tuple[int, int], str]) -> str:
 
 
 def _spellings(word: str) -> Iterator[str]:
-    """Other spellings of a word, the likeliest first."""
+    """Other spellings of a word, likeliest first."""
     plain = fold(word).lower()
     parts = identifier_parts(word) or re.findall(r"\d+|\D+", plain)
     if len(parts) > 1:
@@ -96,13 +94,13 @@ def _spellings(word: str) -> Iterator[str]:
 
 
 def characters_of_unheld(words: Sequence[str], frequency: Frequency) -> list[str]:
-    """The ideographs that stand only in bigrams that no passage holds; such bigrams span two words.
+    """The ideographs that occur only in bigrams that no passage contains, which span two words.
 
-    None if no passage holds any bigram: then the characters are all that is shared.
+    Empty if no passage contains any of the bigrams: then nothing but characters is shared.
     """
     held = [word for word in words if is_gram(word) and frequency(word)]
     if not held:
         return []
-    beside = "".join(word for word in words if is_gram(word) and word not in held)
-    characters = dict.fromkeys(_IDEOGRAPH.findall(beside))
+    unheld = "".join(word for word in words if is_gram(word) and word not in held)
+    characters = dict.fromkeys(_IDEOGRAPH.findall(unheld))
     return [one for one in characters if not any(one in word for word in held) and frequency(one)]

@@ -1,10 +1,9 @@
-"""Which words of questions stand for which words of texts: "delete" for "remove".
+"""Word translations from texts to questions, such as "delete" for "remove".
 
-Owns the file in which the translation probabilities are kept, a word of questions a line:
-`delet 412 delet:3100 remov:2200`. First its share of all words in questions, in millionths; then
-words of texts, each with the chance that a question about a text with that word uses the first word
-for it, in ten-thousandths. Words are stems, as in the word index. Refuses to know how they are
-learned (`assets/recipe`) and how they add up to a score (`question_likelihood`).
+A line of the file is a word of questions: `delet 412 delet:3100 remov:2200`. First comes its share
+of all words in questions, in millionths; then words of texts, each with the probability that a
+question about a text with that word uses the first word for it, in ten-thousandths. Words are
+stems, as in the word index. `assets/recipe` learns them.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from datastores.errors import StoreError
 from datastores.passages.word_counts import key_of
 
 TRANSLATIONS_FILE = "word-translations.txt"
-"""Of the shipped ones, in `assets`."""
+"""The shipped file in `assets`."""
 COMMENT = "#"
 HEADING = (
     "Words of questions, their share in millionths, "
@@ -32,9 +31,9 @@ class Translation:
     """A word of questions.
 
     Attributes:
-        share: of all words in questions.
-        chances: by key (see `word_counts.key_of`) of a text's word, the chance of this word in a
-            question for it.
+        share: its share of all words in questions.
+        chances: key (`word_counts.key_of`) of a text's word → probability of this word in a
+            question about it.
     """
 
     share: float = 0.0
@@ -42,19 +41,19 @@ class Translation:
 
 
 class Translations:
-    """The known ones, by word. A line is parsed when its word is asked for: few of them are."""
+    """The translations of a file; a line is parsed when its word is looked up, as few are."""
 
     def __init__(self, lines: Mapping[str, str] | None = None, path: Path = Path()) -> None:
         """Args:
-        lines: by word of questions the rest of its line.
-        path: of the file that they are from.
+        lines: word of questions → the rest of its line.
+        path: their file, for errors.
         """
         self._lines = lines or {}
         self._path = path
 
     @classmethod
     def read(cls, path: Path) -> Translations:
-        """Those in the file `path`.
+        """Read the file `path`.
 
         Raises:
             StoreError: it cannot be read.
@@ -67,10 +66,10 @@ class Translations:
         return cls({word: rest for word, _, rest in split}, path)
 
     def of(self, word: str) -> Translation:
-        """The translation of a stem; one without chances if it is unknown.
+        """The translation of a stem; empty if it is unknown.
 
         Raises:
-            StoreError: its line has another form.
+            StoreError: its line is malformed.
         """
         line = self._lines.get(word)
         if line is None:
@@ -83,11 +82,11 @@ class Translations:
         except ValueError as error:
             raise _damaged(self._path, error) from error
 
-    def expansions(self, word: str, most: int) -> list[str]:
-        """The words of texts that `word`, a stem, stands for most often; itself left out."""
+    def expansions(self, word: str, limit: int) -> list[str]:
+        """The `limit` words of texts that `word`, a stem, stands for most often, without itself."""
         entries = self._lines.get(word, "").split()[1:]
         others = (entry.rpartition(":")[0] for entry in entries)
-        return [other for other in others if other != word][:most]
+        return [other for other in others if other != word][:limit]
 
 
 def _damaged(path: Path, error: Exception) -> StoreError:
@@ -95,8 +94,10 @@ def _damaged(path: Path, error: Exception) -> StoreError:
 
 
 def to_lines(words: Iterable[tuple[str, float, Mapping[str, float]]]) -> dict[str, str]:
-    """Words in the file's form: each given as a stem, its share and the chances, the most frequent
-    pairs first. Chances that round to nothing are left out, and words that have no others."""
+    """Word → the rest of its line, from each stem, its share and its chances, likeliest first.
+
+    Chances that round to 0 are left out, and so are words without others.
+    """
     lines = {}
     for word, share, chances in sorted(words):
         rounded = ((other, round(CHANCES * chance)) for other, chance in chances.items())
@@ -107,6 +108,6 @@ def to_lines(words: Iterable[tuple[str, float, Mapping[str, float]]]) -> dict[st
 
 
 def write_translations(path: Path, lines: Mapping[str, str]) -> None:
-    """Write what `to_lines` made."""
+    """Write the lines from `to_lines`."""
     text = [f"{COMMENT} {HEADING}", *(f"{word} {line}" for word, line in lines.items())]
     path.write_text("\n".join(text) + "\n", encoding="utf-8")

@@ -1,11 +1,9 @@
-"""Passages by their vectors: exact and approximate inner-product search over given embeddings.
+"""Exact and approximate inner-product search over the vectors of passages.
 
 The exact dense retriever (EDR) is `exact.ExactSearch`, the approximate one (ADR) faiss's HNSW graph
 (RaLMSpec, section 5.1). They only choose candidates, which are scored again with one kernel whose
-result depends on the query and the vector alone, ties by id, so that a passage's score and rank are
-the same in a batch, alone, and among a few cached passages.
-
-Owns the vectors in memory. Refuses to know what they encode, and where they are kept.
+result depends on the query and the vector alone, so that a passage's score and rank are the same in
+a batch, alone, and among a few cached passages.
 """
 
 from __future__ import annotations
@@ -21,25 +19,25 @@ from datastores.passages.embeddings import Vectors
 from engines.retrieval.exact import ExactSearch, Rows, threads_to_use
 
 OVERFETCH = 8
-"""Candidates beyond those wanted: their scores differ from ours in the last bits."""
+"""Extra candidates, since their scores differ from the final ones in the last bits."""
 SCORED_AT_ONCE = 1 << 12
-"""Vectors that are copied in double precision."""
+"""Vectors converted to double precision at a time."""
 HNSW_LINKS = 32
-"""Links of each node: faiss's default for HNSW."""
+"""Links per node, faiss's default."""
 REACH = 64
-"""Nodes that an approximate search keeps in view: recall against time."""
+"""HNSW's `efSearch`, a trade-off between recall and time."""
 
 
 class VectorIndex:
-    """Vectors [n, width], each with the id of what it stands for.
+    """Vectors [n, width] with their ids.
 
     Args:
         approximate: search an HNSW graph instead of all vectors.
-        reach: of an approximate search, and most results it gives. The same for every search, since
-            its best result depends on it.
+        reach: HNSW's `efSearch`, which is also the maximum number of results. It is fixed, since
+            results depend on it.
 
     Raises:
-        StoreError: there is not one id for each vector.
+        StoreError: the numbers of vectors and ids differ.
     """
 
     def __init__(
@@ -79,7 +77,7 @@ class VectorIndex:
         """The score of each of `ids` for `query` [width].
 
         Raises:
-            StoreError: one of them is not here.
+            StoreError: an id is unknown.
         """
         asked = np.array(ids, np.int64)
         at = np.searchsorted(self._ids, asked, sorter=self._by_id)
@@ -94,7 +92,7 @@ class VectorIndex:
         """The `limit` of `ids` with the best scores for `query` [width], ties by id.
 
         Raises:
-            StoreError: one of them is not here.
+            StoreError: an id is unknown.
         """
         scores = [
             score
@@ -105,13 +103,13 @@ class VectorIndex:
         return [ids[place] for place in order[:limit].tolist()]
 
     def _candidates(self, queries: Vectors, limit: int) -> list[Rows]:
-        """For each query the rows among which the best `limit` are."""
+        """For each query rows that include the best `limit`."""
         if self._graph is None:
             return self._exact.search(queries, limit + OVERFETCH)
         import faiss
 
         count = min(self._reach, len(self))
-        faiss.omp_set_num_threads(threads_to_use())  # of the calling thread alone
+        faiss.omp_set_num_threads(threads_to_use())  # affects the calling thread only
         _, found = self._graph.search(np.ascontiguousarray(queries, np.float32), count)
         return [rows[rows >= 0] for rows in found]
 
@@ -122,7 +120,7 @@ class VectorIndex:
 
 
 def inner_products(vectors: Vectors, query: Vectors) -> NDArray[np.float64]:
-    """Of each row with `query`, summed in double precision row by row, in one order."""
+    """The inner product of each row with `query`, in double precision and a fixed order."""
     products: NDArray[np.float64] = vectors.astype(np.float64) * query.astype(np.float64)
     sums: NDArray[np.float64] = products.sum(axis=1)
     return sums

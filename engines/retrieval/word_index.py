@@ -1,7 +1,6 @@
 """BM25 in memory over stored passages: the sparse retriever (SR in RaLMSpec).
 
-Owns that the index follows the store by differences. Refuses to know how words are counted and kept
-(`word_counts`), how passages are ranked (`inverted_index`), and what is done with them.
+The index follows the store by differences; `inverted_index` ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from engines.retrieval.protocol import ScoredPassage
 class WordIndex:
     """Implements `engines.retrieval.protocol.Retriever`.
 
-    Methods raise StoreError if the store cannot be read. `search` and `score` may run at once.
+    Methods raise StoreError if the store cannot be read. `search` and `score` may run concurrently.
     """
 
     def __init__(self, passages: PassageStore) -> None:
@@ -31,7 +30,7 @@ class WordIndex:
         self._store = passages.store
         self._stored = StoredWords(passages)
         self._index = InvertedIndex()
-        self._version = -1  # of the file, when the index last followed it
+        self._version = -1  # SQLite's data_version at the last update
 
     def close(self) -> None:
         """Close the store's connection."""
@@ -41,7 +40,7 @@ class WordIndex:
         return len(self._index)
 
     def update(self) -> bool:
-        """Follow the store by the passages that came or went; whether there were any."""
+        """Add and remove passages as in the store; returns whether there were any changes."""
         version = int(self._store.rows("PRAGMA data_version")[0]["data_version"])
         if version == self._version:
             return False
@@ -51,22 +50,22 @@ class WordIndex:
         new, gone = np.setdiff1d(present, known), np.setdiff1d(known, present)
         changed = bool(len(new) or len(gone))
         if changed:
-            many = 4 * (len(new) + len(gone)) > len(present) or self._index.is_fragmented
-            if many:
+            rebuild = 4 * (len(new) + len(gone)) > len(present) or self._index.is_fragmented
+            if rebuild:
                 self._index.clear()
             else:
                 self._index.remove(gone)
-            self._index.add(self._parts((present if many else new).tolist()))
+            self._index.add(self._parts((present if rebuild else new).tolist()))
         self._version = version
         return changed
 
     def _parts(self, ids: Sequence[int]) -> Iterator[PassageWords]:
-        """The words of the passages `ids`, never of all of them at once."""
+        """The words of the passages `ids`, a segment at a time."""
         for start in range(0, len(ids), SEGMENT_PASSAGES):
             yield self._stored.load(ids[start : start + SEGMENT_PASSAGES])
 
     def within(self, texts: frozenset[bytes]) -> WordsOfTexts:
-        """The passages of these texts alone (keys), with the statistics of all."""
+        """A retriever of the passages of these texts (keys), with the statistics of all texts."""
         rows = self._store.rows("SELECT id, text FROM chunks")
         ids = [row["id"] for row in rows if bytes(row["text"]) in texts]
         return WordsOfTexts(self, self._index.rows_of(np.array(ids, np.int64)))
@@ -77,7 +76,7 @@ class WordIndex:
         """For each query the best `limit` passages that share a word with it; all if it is -1.
 
         Args:
-            among: the rows that count; None for all.
+            among: mask of the rows to search; None for all.
         """
         found = self._index.search(queries, limit, among)
         ids = list(dict.fromkeys(number for ranked in found for number, _ in ranked))
@@ -97,7 +96,7 @@ class WordIndex:
 
 
 class WordsOfTexts:
-    """A `WordIndex` whose searches find the passages of some texts. Implements `Retriever`."""
+    """A `WordIndex` restricted to the passages of some texts. Implements `Retriever`."""
 
     def __init__(self, index: WordIndex, among: NDArray[np.bool_]) -> None:
         self._index = index
