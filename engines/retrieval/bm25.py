@@ -24,6 +24,8 @@ from engines.retrieval.question_words import (
 from engines.retrieval.spellings import characters_of_unheld
 
 HEADING_WEIGHT, CONTENT_WEIGHT = 2.0, 1.0
+"""A word in a heading counts twice."""
+SATURATION, LENGTH_SHARE = 1.2, 0.75
 """BM25's k1 and b in FTS5."""
 MIN_COVERAGE = 0.5
 """Share of a question's words, weighted by rarity, that a relevant passage contains.
