@@ -4,9 +4,8 @@ An assertion in llama.cpp aborts the process. So a file that was never loaded be
 in a child process, given a context and run for two tokens. Files that passed are listed in a cache
 by path, size and modification time.
 
-The parent (`probe_once`) runs this module with the file's path as argument and reads how it ended:
-exit code 0; `REFUSED`, with a reason as the last line of its output; or a crash. The child (`main`)
-limits its memory and writes no core dump.
+The child is `engines.llama.probe_process`, with the file's path as argument. It ends with exit
+code 0; with `REFUSED` and a reason as the last line of its output; or by a crash.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from datastores.errors import ModelError, SpecchatError
+from datastores.errors import ModelError
 from datastores.storage.files import write_atomic
-from engines.child_process import limit_memory
 from engines.llama.gguf import heads_file, read_metadata
 
 LOGGER = logging.getLogger(__name__)
@@ -31,9 +29,6 @@ REFUSED = 3
 TIMEOUT_S, MIN_BYTES_PER_S = 60, 20e6
 """Time limit for any file, and the speed of a slow disk, for which large files get more time."""
 MAX_REASON = 400
-ADDRESS_SPACE = 4 << 30
-"""Bytes allowed beyond three times the file's size (its mapping, repacked copy and context)."""
-CELLS = 256
 EMBEDDING, HEADS = "embedding", "heads"
 """The child's second argument, for an embedding model or a model's prediction heads."""
 
@@ -132,7 +127,7 @@ def _probe(path: Path, timeout_s: float, kind: str = "") -> None:
         what, way_out = "running them", ""
     try:
         child = subprocess.run(
-            [sys.executable, "-P", "-m", "engines.llama.probe", str(path), kind],
+            [sys.executable, "-P", "-m", "engines.llama.probe_process", str(path), kind],
             env=_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -166,68 +161,3 @@ def _last_line(output: bytes) -> str:
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines()]
     texts = [line for line in lines if line] or [""]
     return "".join(char for char in texts[-1] if char.isprintable())[:MAX_REASON]
-
-
-def main() -> None:
-    """The child: probe the file in the first argument; exit with 0, or `REFUSED` and a reason."""
-    path = Path(sys.argv[1])
-    try:
-        _limit_resources(path.stat().st_size)
-        _run(path, sys.argv[2])
-    except SpecchatError as error:
-        print(error)
-        sys.exit(REFUSED)
-    except (OSError, MemoryError) as error:
-        print(f"{path} cannot be loaded ({type(error).__name__}): choose another file")
-        sys.exit(REFUSED)
-
-
-def _limit_resources(file_size: int) -> None:
-    if sys.platform == "win32":
-        return
-    import resource
-
-    from llama_cpp import llama_cpp as lib
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Drivers of graphics cards reserve far more address space than they use.
-    if not lib.llama_supports_gpu_offload():
-        limit_memory(3 * file_size + ADDRESS_SPACE)
-
-
-def _run(path: Path, kind: str) -> None:
-    if kind == HEADS:
-        _run_heads(path)
-        return
-    if kind == EMBEDDING:
-        from engines.llama.embedding import EmbeddingModel
-
-        EmbeddingModel(path, threads=1).encode_queries(["one", "two words"])
-        return
-    from engines.llama.context import LlamaContext, Weights, measure_limits
-    from engines.llama.vocabulary import LlamaVocabulary
-
-    weights = Weights(path)
-    LlamaVocabulary(weights).encode("one, two")
-    measure_limits(LlamaContext(weights, CELLS, rows=2, threads=1), CELLS, rows=2)
-
-
-def _run_heads(path: Path) -> None:
-    from engines.llama.batch import Batch, evaluate
-    from engines.llama.context import LlamaContext
-    from engines.llama.prediction_heads import open_heads, open_weights
-
-    context = LlamaContext(open_weights(path, 0, heads=True), CELLS, rows=2, threads=1)
-    heads, problem = open_heads(context, CELLS, CELLS)
-    if heads is None:
-        raise ModelError(problem)
-    batch = Batch(1)
-    batch.struct.n_tokens = 1
-    evaluate(context.handle, batch, path)
-    heads.take(0, [0])
-    heads.begin([0, 0])
-    heads.next_row([0, 0])
-
-
-if __name__ == "__main__":
-    main()

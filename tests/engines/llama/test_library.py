@@ -50,7 +50,9 @@ def shared_after(code: str, folder: Path | None) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("module", ["app", "engines.llama.probe", "app.runtime.learning_process"])
+@pytest.mark.parametrize(
+    "module", ["app", "engines.llama.probe_process", "app.runtime.learning_process"]
+)
 def test_the_cxx_library_of_a_build_for_graphics_cards_is_shared(
     gpu_build: Path, module: str
 ) -> None:

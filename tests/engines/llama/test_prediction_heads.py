@@ -22,7 +22,7 @@ from engines.drafters.draft_model import DraftModel, DraftModelDrafter
 from engines.drafters.mtp import Heads, MtpDrafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
-from engines.llama import native, prediction_heads, probe
+from engines.llama import native, prediction_heads, probe, probe_process
 from engines.llama.context import Weights
 from engines.llama.gguf import heads_file
 from engines.llama.model import load
@@ -332,7 +332,7 @@ def test_contexts_are_freed_before_their_weights(
 
 @pytest.mark.parametrize("kind", ["mixture", "sharing"])
 def test_the_probe_runs_heads(tmp_path: Path, kind: str) -> None:
-    probe._run(WRITERS[kind](tmp_path), probe.HEADS)
+    probe_process._run(WRITERS[kind](tmp_path), probe.HEADS)
 
 
 def test_of_several_files_of_heads_the_one_named_like_the_model_is_taken(tmp_path: Path) -> None:
