@@ -27,7 +27,7 @@ from app.chat_settings import (
     unescaped,
 )
 from app.cli.global_options import import_option
-from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, amount
+from app.cli.output import MAX_LINE_CHARACTERS, StatusLine
 from app.cli.question import read_question
 from app.cli.stores import open_history, open_library
 from app.config import Options
@@ -47,6 +47,7 @@ from app.conversation.events import (
 )
 from app.conversation.statistics import REMARK_KEY, STATES_KEY
 from app.engine.engine import Engine
+from app.figures import amount
 from app.indexing.indexer import catch_up
 from app.indexing.passage_index import FoundPassage
 from app.locations import Locations, locate

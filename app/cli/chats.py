@@ -13,11 +13,11 @@ import click
 
 from app.cli import stores
 from app.cli.global_options import json_option, limit_option
-from app.cli.output import amount
 from app.cli.stores import open_history
 from app.config import Options
 from app.conversation.export import as_json, as_markdown, write_whole
 from app.conversation.restore import restore as put_back
+from app.figures import amount
 from app.locations import locate
 from app.runtime.deletion import delete_chat, quarantined_histories
 from app.sanitise import clean, one_line

@@ -19,16 +19,16 @@ from pathlib import Path
 import click
 
 from app.cli.global_options import json_option
-from app.cli.output import amount
 from app.config import DRAFTERS, Config, Options, load_config
 from app.damage import found_damage
 from app.engine.draft_model_versions import new_answers
 from app.engine.engine import Engine
 from app.engine.loading import load
+from app.figures import amount, format_size
 from app.indexing.passage_index import open_passages
 from app.locations import Locations
 from app.locations import locate as find
-from app.models.description import format_size, header_quantisation, read_header
+from app.models.description import header_quantisation, read_header
 from app.models.discovery import embedded_embedding_model
 from app.models.pass_costs import MEASURED, MIN_WIDTH, ROWS, measured_like
 from app.models.safetensors import CPU, torch_device

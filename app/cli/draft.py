@@ -10,7 +10,7 @@ import click
 
 from app.cli.global_options import json_option
 from app.cli.main import LazyGroup
-from app.cli.output import MAX_LINE_CHARACTERS, amount, table
+from app.cli.output import MAX_LINE_CHARACTERS, table
 from app.config import Options, load_config
 from app.engine.draft_model import draft_model_file, draft_model_name
 from app.engine.draft_model_versions import (
@@ -21,6 +21,7 @@ from app.engine.draft_model_versions import (
     new_answers,
     versions_of,
 )
+from app.figures import amount
 from app.locations import Locations, locate
 from app.models.discovery import resolve_model
 from app.runtime.learning import awaited_answers

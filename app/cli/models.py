@@ -13,13 +13,14 @@ from typing import TypeVar
 
 import click
 
+from app import figures
 from app.cli.global_options import RenamedOption, json_option
 from app.cli.main import LazyGroup
 from app.cli.output import MAX_LINE_CHARACTERS, table
 from app.config import Options, load_config
 from app.engine.draft_model import UNTRAINED, choose_draft_model, draft_model_file, draft_model_name
 from app.locations import Locations, locate, model_folders
-from app.models import description, download, hub_search
+from app.models import download, hub_search
 from app.models.description import FoundModel, describe
 from app.models.discovery import (
     BUILT_IN,
@@ -132,8 +133,8 @@ def _draft_model(setting: str, model: Path | None, locations: Locations) -> tupl
 def _row(model: FoundModel, in_use: bool) -> dict[str, object]:
     return {
         "name": ("* " if in_use else "  ") + one_line(model.name),
-        "size": description.format_size(model.size),
-        "parameters": description.format_parameters(model.parameters),
+        "size": figures.format_size(model.size),
+        "parameters": figures.format_parameters(model.parameters),
         "quantisation": one_line(model.quantisation),
         "context": f"{model.context_length:,}" if model.context_length else "",
         "place": model.place,
@@ -226,7 +227,7 @@ def _print_found(found: Sequence[HubRepository], as_json: bool) -> None:
     rows = [
         {
             "name": one.name,
-            "parameters": description.format_parameters(one.parameters) if one.parameters else "",
+            "parameters": figures.format_parameters(one.parameters) if one.parameters else "",
             "downloads": f"{one.downloads:,}",
             "": "accept its terms first" if one.gated else "",
         }
@@ -245,15 +246,15 @@ def _print_offers(offered: Sequence[HubOffer], free: int, as_json: bool) -> None
     rows = [
         {
             "name": ("* " if one == best else "  ") + one_line(one.name),
-            "size": description.format_size(one.size),
-            "memory": description.format_size(one.needed),
-            "speed": f"~{description.format_speed(one.speed)}",
+            "size": figures.format_size(one.size),
+            "memory": figures.format_size(one.needed),
+            "speed": f"~{figures.format_speed(one.speed)}",
             "": "" if one.fits(free) else "does not fit",
         }
         for one in offered
     ]
     click.echo(table(rows, {"name": "", "size": "", "memory": "", "speed": "", "": ""}))
-    note = f"{description.format_size(free)} of memory free; speeds are estimates"
+    note = f"{figures.format_size(free)} of memory free; speeds are estimates"
     get = f"; to download it: specchat models pull {one_line(best.name)}" if best else ""
     click.echo(note + get, err=True)
 

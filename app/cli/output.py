@@ -62,11 +62,6 @@ def _cell(value: object, spec: str) -> str:
     return "–" if value is None else format(value, spec)
 
 
-def amount(number: int, thing: str) -> str:
-    """`1 file`, `2,000 files`."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
 def duration(seconds: float) -> str:
     """`8 s`, `3 min`, `2 h`."""
     if seconds < 90:

@@ -11,12 +11,12 @@ from time import localtime, strftime
 import click
 
 from app.cli.global_options import json_option
-from app.cli.output import MAX_LINE_CHARACTERS, amount, duration
+from app.cli.output import MAX_LINE_CHARACTERS, duration
 from app.cli.stores import open_history
 from app.config import Options
+from app.figures import amount, format_size, percent
 from app.interface.draft_origins import LABELS_BY_NAME
 from app.locations import locate
-from app.models.description import format_size, percent
 from app.sanitise import one_line
 from app.usage_report import DraftModelReport, UsageReport, read_report
 from datastores.chats.usage import Usage

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import click
 
-from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, amount
+from app.cli.output import MAX_LINE_CHARACTERS, StatusLine
 from app.config import Options, load_config
 from app.damage import found_damage, settle
+from app.figures import amount
 from app.indexing.corpus_index import IndexingProgress, open_index
 from app.indexing.refresh import refresh
 from app.locations import Locations

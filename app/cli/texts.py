@@ -15,9 +15,10 @@ import click
 
 from app.cli import stores
 from app.cli.global_options import import_option, json_option, limit_option
-from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, amount, duration
+from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, duration
 from app.cli.stores import open_library, update_index
 from app.config import Options
+from app.figures import amount
 from app.importing import session
 from app.importing.events import Event, FindingFiles, ImportFinished, ImportProgress, ImportReport
 from app.importing.find_files import expanded, import_path_of, storable_name

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from rich.cells import cell_len
 
+from app.figures import format_time_left
 from app.interface.cells import keep_end
-from app.models.description import format_time_left
 from app.sanitise import one_line
 
 NEW_CHAT = "New chat"

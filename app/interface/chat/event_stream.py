@@ -27,8 +27,8 @@ from app.conversation.events import (
 )
 from app.conversation.session_statistics import SessionStatistics
 from app.conversation.statistics import Piece
+from app.figures import percent
 from app.interface.transcript.answer import GROWING, Answer
-from app.models.description import percent
 from datastores.chats.records import INTERRUPTED
 
 MAX_CPU_SHARE = 0.035

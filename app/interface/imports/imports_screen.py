@@ -14,10 +14,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import OptionList, Static
 
+from app.figures import amount
 from app.importing.session import ListedImport
 from app.interface.cells import keep_end
 from app.interface.dialogs.basic import Confirm, ListDialog, list_bindings
-from app.interface.imports.status import SEPARATOR, counted
+from app.interface.imports.status import SEPARATOR
 from app.interface.imports.tasks import DeletionTask, ImportTask
 from app.interface.keymap import keymap_of
 from app.interface.themes import component_color
@@ -152,7 +153,7 @@ class ImportsScreen(ListDialog[str | None]):
             reason = BUSY if self._import_task.state.running else AT_ONCE
             self.notify(reason, severity="warning", markup=False)
             return
-        question = f"Remove {tilde_path(stored.path)}: {counted(stored.documents, 'document')}?"
+        question = f"Remove {tilde_path(stored.path)}: {amount(stored.documents, 'document')}?"
 
         def delete(confirmed: bool | None) -> None:
             if confirmed:
@@ -164,8 +165,8 @@ class ImportsScreen(ListDialog[str | None]):
 def _facts(listed: ListedImport) -> list[str]:
     about = "" if listed.counted else "about "
     return [
-        counted(listed.stored.documents, "document"),
-        about + counted(listed.tokens, "token"),
+        amount(listed.stored.documents, "document"),
+        about + amount(listed.tokens, "token"),
         " and ".join(listed.stored.kinds),
         *(["watched"] if listed.watched else []),
     ]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from rich.text import Text
 
+from app.figures import amount, format_size, format_time_left, percent
 from app.importing.events import (
     Event,
     FindingFiles,
@@ -24,7 +25,6 @@ from app.interface.dialogs.basic import as_sentence
 from app.interface.panel.drawing import bar
 from app.interface.themes import PanelStyles
 from app.interface.wording import time_left
-from app.models.description import format_size, format_time_left, percent
 from app.sanitise import one_line, tilde_path
 
 WELCOME = (
@@ -119,7 +119,7 @@ def detail_lines(report: ImportReport) -> Iterator[str]:
     """Files that secrets were removed from, by kind, then skipped files, by frequency of the
     reason."""
     for kind, names in report.secrets.items():
-        yield f"removed {counted(len(names), kind)}"
+        yield f"removed {amount(len(names), kind)}"
         yield from (f"    {one_line(name, MAX_NAME_CHARS)}" for name in dict.fromkeys(names))
     for reason, names in _by_count(report):
         yield f"skipped {len(names):,}: {one_line(reason, MAX_NAME_CHARS)}"
@@ -128,23 +128,18 @@ def detail_lines(report: ImportReport) -> Iterator[str]:
 
 def summary(state: ImportState) -> str:
     """One line on how an import ended."""
-    documents = counted(state.report.documents, "document")
+    documents = amount(state.report.documents, "document")
     if not state.completed:
         read = state.progress.documents if state.progress else 0
-        return f"{STOPPED} {counted(read, 'new document')} so far."
+        return f"{STOPPED} {amount(read, 'new document')} so far."
     parts = [f"Imported {documents}"]
     if state.report.unchanged:
         parts.append(f"{state.report.unchanged:,} unchanged")
     if state.report.redacted:
-        kinds = [counted(len(names), kind) for kind, names in state.report.secrets.items()]
+        kinds = [amount(len(names), kind) for kind, names in state.report.secrets.items()]
         parts.append(f"{', '.join(kinds)} removed")
     total = sum(state.report.counts.values())
     return SEPARATOR.join([*parts, f"{total:,} skipped"] if total else parts)
-
-
-def counted(number: int, thing: str) -> str:
-    """`1 document`, `2,000 documents`."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def fraction_read(progress: ImportProgress) -> float:
@@ -156,7 +151,7 @@ def _running(state: ImportState, width: int, styles: PanelStyles) -> Iterator[Te
     yield Text.assemble("importing ", (one_line(state.typed, MAX_NAME_CHARS), "bold"))
     progress = state.progress
     if progress is None:
-        yield Text(f"searching folders: {counted(state.found, 'file')} so far", styles.dim)
+        yield Text(f"searching folders: {amount(state.found, 'file')} so far", styles.dim)
         return
     columns = max(8, width - 6)
     full = bar(fraction_read(progress), columns)
@@ -166,13 +161,13 @@ def _running(state: ImportState, width: int, styles: PanelStyles) -> Iterator[Te
         f" {percent(fraction_read(progress)):>5}",
     )
     speed = [
-        f"{progress.files:,} of {counted(progress.total_files, 'file')}",
+        f"{progress.files:,} of {amount(progress.total_files, 'file')}",
         f"{format_size(progress.rate)}/s",
     ]
     left = progress.seconds_left
     yield Text(SEPARATOR.join(speed if left is None else [*speed, format_time_left(left)]))
-    tokens = f"about {counted(progress.characters // CHARACTERS_PER_TOKEN, 'token')}"
-    yield Text(SEPARATOR.join([counted(progress.documents, "document"), tokens]))
+    tokens = f"about {amount(progress.characters // CHARACTERS_PER_TOKEN, 'token')}"
+    yield Text(SEPARATOR.join([amount(progress.documents, "document"), tokens]))
     yield Text(f"reading {one_line(progress.name, MAX_NAME_CHARS)}", styles.dim)
 
 
@@ -190,9 +185,9 @@ def _outcome(state: ImportState, styles: PanelStyles) -> Text:
 def _drafting_status(state: ImportState) -> str:
     """Whether the imported texts are indexed for drafting."""
     if state.indexing and state.indexing.imports:
-        return f"{_indexing(state.indexing)}, {counted(state.indexing.tokens, 'token')} so far"
+        return f"{_indexing(state.indexing)}, {amount(state.indexing.tokens, 'token')} so far"
     if state.indexed_tokens:
-        return f"Ready: {counted(state.indexed_tokens, 'new token')}. {USES}"
+        return f"Ready: {amount(state.indexed_tokens, 'new token')}. {USES}"
     if state.completed and not state.report.documents:
         return "Nothing new: these files were imported before."
     return f"Ready in a moment. {USES}"

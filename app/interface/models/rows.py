@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from rich.style import Style
 from rich.text import Text
 
+from app import figures
 from app.interface.panel.drawing import bar
 from app.interface.themes import PanelStyles
 from app.interface.wording import short_name
-from app.models import description
 from app.models.description import FoundModel
 from app.models.discovery import BUILT_IN
 from app.models.download import ModelDownload
@@ -152,7 +152,7 @@ def _model(listed: ListedModel, free_memory: int, width: int, styles: PanelStyle
         head = _head(model.name, "", styles.dim, width, styles)
     else:
         head = _head(model.name, "does not fit", styles.warning, width, styles)
-        need, free = description.format_size(listed.needed), description.format_size(free_memory)
+        need, free = figures.format_size(listed.needed), figures.format_size(free_memory)
         head.append(f"\nneeds {need} of memory, {free} free", styles.warning)
         return head.append(_join("", model.quantisation, model.place), styles.dim)
     return head.append(f"\n{_facts(model)}", styles.dim)
@@ -160,9 +160,9 @@ def _model(listed: ListedModel, free_memory: int, width: int, styles: PanelStyle
 
 def _facts(model: FoundModel) -> str:
     return _join(
-        description.format_size(model.size),
+        figures.format_size(model.size),
         model.quantisation,
-        f"{description.format_parameters(model.parameters)} parameters",
+        f"{figures.format_parameters(model.parameters)} parameters",
         f"context {model.context_length:,}" if model.context_length else None,
         ABOUT_BUILT_IN if model.name == BUILT_IN else model.place,
         model.remark or None,
@@ -190,15 +190,13 @@ def _download(fetch: ModelDownload, width: int, styles: PanelStyles) -> Text:
 
 
 def _progress(fetch: ModelDownload) -> str:
-    done = f"{description.format_size(fetch.done)} of {description.format_size(fetch.total)}"
+    done = f"{figures.format_size(fetch.done)} of {figures.format_size(fetch.total)}"
     left = fetch.seconds_left
     if not fetch.running:
         return _join(done, "partial download kept")
     if left is None:
         return done
-    return _join(
-        done, f"{description.format_size(fetch.rate)}/s", description.format_time_left(left)
-    )
+    return _join(done, f"{figures.format_size(fetch.rate)}/s", figures.format_time_left(left))
 
 
 def _request(row: DownloadRequest, styles: PanelStyles) -> Text:
@@ -215,7 +213,7 @@ def _search(row: SearchRequest, styles: PanelStyles) -> Text:
 
 def _repository(row: HubRepository, width: int, styles: PanelStyles) -> Text:
     head = _head(row.name, f"{row.downloads:,} downloads", styles.dim, width, styles)
-    size = f"{description.format_parameters(row.parameters)} parameters" if row.parameters else None
+    size = f"{figures.format_parameters(row.parameters)} parameters" if row.parameters else None
     terms = "accept its terms on the site first" if row.gated else None
     return head.append(f"\n{_join(size, terms) or 'size unknown'}", styles.dim)
 
@@ -228,10 +226,10 @@ def _offer(row: OfferRow, free_memory: int, width: int, styles: PanelStyles) -> 
         remark, style = "does not fit", styles.warning
     name = short_name(offer.name, max(MIN_NAME_COLUMNS, width - len(remark) - 2))
     head = _head(name, remark, style, width, styles, bold=row.suggested)
-    needed = f"needs {description.format_size(offer.needed)} of memory"
-    free = f"{description.format_size(free_memory)} free"
-    download = f"{description.format_size(offer.size)} download"
-    about = f"~{description.format_speed(offer.speed)}"
+    needed = f"needs {figures.format_size(offer.needed)} of memory"
+    free = f"{figures.format_size(free_memory)} free"
+    download = f"{figures.format_size(offer.size)} download"
+    about = f"~{figures.format_speed(offer.speed)}"
     return head.append(f"\n{_join(download, about, f'{needed}, {free}')}", styles.dim)
 
 

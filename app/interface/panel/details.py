@@ -8,12 +8,12 @@ from rich.style import Style
 from rich.text import Text
 
 from app.conversation.session_statistics import SessionStatistics
+from app.figures import percent
 from app.interface.draft_origins import LABELS_BY_NAME
 from app.interface.panel import phrases
 from app.interface.panel.drawing import parts_of, ready_parts
 from app.interface.themes import PanelStyles
 from app.interface.wording import duration, short_name, wrapped
-from app.models.description import percent
 
 HEADINGS = ("share", "accepted", "possible")
 """Columns of the table, for each origin: share of the answer's tokens, share of its verified drafts

@@ -9,10 +9,10 @@ from rich.style import Style
 from rich.text import Text
 
 from app.conversation.session_statistics import SessionStatistics
+from app.figures import format_speed
 from app.interface.draft_origins import LABELS_BY_NAME, MODEL_LABEL, OriginLabel
 from app.interface.panel import phrases
 from app.interface.themes import PanelStyles
-from app.models.description import format_speed
 
 NO_VALUE = "·"
 """Character of a sparkline without a value."""

@@ -14,6 +14,7 @@ from rich.text import Text
 from textual.renderables.digits import Digits
 
 from app.conversation.session_statistics import SessionStatistics
+from app.figures import percent
 from app.interface.panel import phrases
 from app.interface.panel.details import details
 from app.interface.panel.drawing import (
@@ -29,7 +30,6 @@ from app.interface.panel.drawing import (
 )
 from app.interface.themes import PanelStyles
 from app.interface.wording import times, wrapped
-from app.models.description import percent
 from engines.ralm.events import RalmStatistics
 
 COLUMN_LABEL = 12

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from app.conversation.session_statistics import SessionStatistics, Throughput
+from app.figures import amount, format_speed, percent
 from app.interface.wording import duration, time_left, times
-from app.models.description import format_speed, percent
 from app.runtime.learning import Learned, LearningProgress
 from engines.budget.protocol import BudgetStatus
 from engines.ralm.events import RalmStatistics
@@ -204,8 +204,7 @@ def cache_hits(retrieval: RalmStatistics) -> str:
 
 def strides(retrieval: RalmStatistics) -> str:
     """`stride 2.4 · 1 rollback`."""
-    count = retrieval.rollbacks
-    return f"stride {retrieval.stride:.1f} · {count} rollback{'' if count == 1 else 's'}"
+    return f"stride {retrieval.stride:.1f} · {amount(retrieval.rollbacks, 'rollback')}"
 
 
 def search_saved(retrieval: RalmStatistics) -> str:

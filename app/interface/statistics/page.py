@@ -13,13 +13,13 @@ from itertools import pairwise, zip_longest
 from rich.style import Style
 from rich.text import Text
 
+from app.figures import amount, format_size, percent
 from app.interface.draft_origins import LABELS_BY_NAME
 from app.interface.panel.drawing import bar
 from app.interface.statistics.column_chart import Column, ColumnPart, Frame, column_chart
 from app.interface.statistics.line_chart import MARK, Curve, Mark, line_chart
 from app.interface.themes import PanelStyles
 from app.interface.wording import duration, short_name, times, wrapped
-from app.models.description import format_size, percent
 from app.sanitise import one_line
 from app.usage_report import DraftModelReport, Period, UsageReport
 from datastores.chats.usage import Usage
@@ -85,7 +85,7 @@ def _summary(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]
             gains.append(Text(f"{duration(usage.saved_seconds)} saved", style=styles.text))
     steps = "model step" if usage.saved_steps == 1 else "model steps"
     gains.append(Text(f"{usage.saved_steps:,} {steps} saved", style=styles.text))
-    answers = f"{usage.answers:,} answer{'' if usage.answers == 1 else 's'}"
+    answers = amount(usage.answers, "answer")
     said = f"{answers} since {_day(report.periods[0].start, year=True)}"
     said += f" · by {'week' if report.days > 1 else 'day'}"
     if usage.compared_tokens < usage.step_tokens and usage.plain_seconds:
@@ -257,7 +257,7 @@ def _versions(
         live = (_precise(draft_model.live_acceptance(0)),)
         lines.append(_row("original*", live, width, styles))
     size = f" · {format_size(learning.bytes)}" if learning.bytes else ""
-    answers = f"{learning.answers:,} answer{'' if learning.answers == 1 else 's'}"
+    answers = amount(learning.answers, "answer")
     lines.append(Text(f"{answers} to learn from{size}", style=styles.dim))
     if learning.versions:
         told = "before, after: new questions · live: your chats · * in use"

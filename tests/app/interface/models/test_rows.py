@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app import figures
 from app.interface.models.rows import (
     DownloadRequest,
     OfferRow,
@@ -15,7 +16,6 @@ from app.interface.models.rows import (
     index_of,
     rows,
 )
-from app.models import description
 from app.models.description import FoundModel
 from app.models.download import ModelDownload
 from app.models.hub_search import HubOffer, HubRepository
@@ -88,14 +88,14 @@ def test_what_enter_does(row: PickerRow, does: str) -> None:
 
 
 def test_sizes_are_human_readable() -> None:
-    sizes = [description.format_size(count) for count in (4.94e9, 14e6, 3200)]
+    sizes = [figures.format_size(count) for count in (4.94e9, 14e6, 3200)]
     assert sizes == ["4.9 GB", "14 MB", "3 KB"]
-    assert [description.format_parameters(count) for count in (8 * 10**9, 7 * 10**6, 4000)] == [
+    assert [figures.format_parameters(count) for count in (8 * 10**9, 7 * 10**6, 4000)] == [
         "8.0 B",
         "7 M",
         "4 K",
     ]
-    assert [description.format_time_left(seconds) for seconds in (42.4, 150, 4800)] == [
+    assert [figures.format_time_left(seconds) for seconds in (42.4, 150, 4800)] == [
         "42 s left",
         "2 min left",
         "1 h 20 min left",
