@@ -160,12 +160,18 @@ class BenchStores:
     rest: RestStore | None = None
     texts: list[TokenText] = field(default_factory=list)
 
-    def learn(self, tokens: Sequence[int]) -> None:
-        """Add a chat to CREST; its states were recorded while it was answered."""
+    def learn(self, *texts: Sequence[int]) -> None:
+        """Add a few texts to CREST; the dense index records answers by itself."""
         if self.crest is None:
             return
-        text = self._text(tokens)
-        if not self.crest.update([text]):
+        if not self.crest.update([self._text(tokens) for tokens in texts]):
+            self.crest.rebuild(self.texts)
+
+    def rebuild(self, texts: Iterable[Sequence[int]]) -> None:
+        """Add texts to CREST by building it anew."""
+        for tokens in texts:
+            self._text(tokens)
+        if self.crest is not None:
             self.crest.rebuild(self.texts)
 
     def fill(self, target: Target, texts: Sequence[Sequence[int]]) -> Iterator[None]:
@@ -173,10 +179,7 @@ class BenchStores:
 
         Yields between slices of work. Call it once.
         """
-        for tokens in texts:
-            self._text(tokens)
-        if self.crest is not None:
-            self.crest.rebuild(self.texts)
+        self.rebuild(texts)
         yield
         if self.needs_rest and self.texts:
             place = self.folder / "rest"

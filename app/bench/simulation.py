@@ -13,8 +13,7 @@ stand in for those scores, so recycling is underestimated.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,20 +22,18 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from app.bench.environment import CREST_BYTES
+from app.bench.environment import CREST_BYTES, BenchStores
 from app.bench.workloads import PastConversation
+from app.engine.draft_resources import DraftResources
+from app.engine.drafters import make_drafters
 from app.indexing.corpus_index import split_text
 from datastores.chats.records import ASSISTANT, StoredMessage
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
-from datastores.crest.texts import TokenText
 from engines.budget.selection import choose_count, prune
-from engines.draft_tree import CHATS, DraftTree
+from engines.draft_tree import DraftTree
 from engines.drafter_simulation import CombinedDrafter, Recorded, SimulationCounts, simulate
-from engines.drafters.crest import CrestDrafter
-from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
-from engines.drafters.token_recycling import TokenRecycling
 from engines.step import Context, Step
 from engines.target import Vocabulary
 
@@ -44,6 +41,8 @@ BUDGETS = (1, 2, 3, 4, 5, 7, 9, 11, 15, 23, 31)
 """Draft lengths to try; with the root, the widths whose costs are measured."""
 MAX_BUDGET = BUDGETS[-1]
 ALL = "all"
+SIMULATED = ("prompt", "recycle", "crest")
+"""Drafters that need only tokens."""
 
 Counts = Mapping[int, SimulationCounts]
 """One drafter's results by draft length."""
@@ -155,15 +154,15 @@ class Simulation:
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, context: int, past: SimulationHistory, table: Sequence[float]
+        self, vocabulary: Vocabulary, context: int, past: BenchStores, table: Sequence[float]
     ) -> None:
         """Keep `context` tokens before an answer, and add simulated chats to `past`.
 
         Args:
             table: seconds of a pass by its number of rows, from 1 on.
         """
-        self._alone = past.drafters()
-        self._together = BudgetedDrafters(past.drafters(), table)
+        self._alone = make_drafters(SIMULATED, past.resources)
+        self._together = BudgetedDrafters(make_drafters(SIMULATED, past.resources), table)
         self.drafters = {drafter.name: Simulated() for drafter in (*self._alone, self._together)}
         self._vocabulary = vocabulary
         self._context = context
@@ -172,23 +171,22 @@ class Simulation:
 
     def remember(self, conversations: Sequence[PastConversation]) -> None:
         """Add chats to the history without simulating them."""
-        for conversation in conversations:
-            self._past.add(self._ids(conversation).values())
-        self._past.rebuild()
+        self._past.rebuild(
+            ids for conversation in conversations for ids in self._ids(conversation).values()
+        )
 
     def run(self, conversation: PastConversation) -> int:
         """Simulate one chat, then add it to the history; returns the number of tokens of its
         answers."""
         ids = self._ids(conversation)
-        answers = recordings(conversation.messages, ids, self._context)
+        answers = recordings(conversation, ids, self._context)
         for drafter in self._alone:
             self._simulate(drafter, answers, BUDGETS)
         self._simulate(self._together, answers, (MAX_BUDGET,))
         together = self.drafters[ALL]
         gain = together.speedup(together.total()[MAX_BUDGET], self._table)
         self._together.rate = max(1.0, gain) / self._table[1]
-        self._past.add(ids.values())
-        self._past.update()
+        self._past.learn(*ids.values())
         return sum(len(answer.answer) for answer in answers)
 
     def _simulate(
@@ -199,9 +197,7 @@ class Simulation:
         self.drafters[drafter.name].seconds += seconds
 
     def _ids(self, conversation: PastConversation) -> dict[int, list[int]]:
-        return {
-            message.id: tokens_of(message, self._vocabulary) for message in conversation.messages
-        }
+        return {message.id: tokens_of(message, self._vocabulary) for message in conversation}
 
 
 def _sum(counts: Sequence[SimulationCounts]) -> SimulationCounts:
@@ -213,43 +209,8 @@ def _sum(counts: Sequence[SimulationCounts]) -> SimulationCounts:
     )
 
 
-class SimulationHistory:
-    """Earlier chats in a CREST store of their own, for the drafters that can be simulated."""
-
-    def __init__(self, store: CrestStore, reader: CrestReader) -> None:
-        self._store = store
-        self._reader = reader
-        self._texts: list[TokenText] = []
-        self._new: list[TokenText] = []
-
-    def drafters(self) -> list[Drafter]:
-        """Fresh ones of every kind that can be simulated."""
-        return [PromptLookup(), TokenRecycling(), CrestDrafter(self._reader)]
-
-    def add(self, texts: Iterable[Sequence[int]]) -> None:
-        """Queue messages; `update` or `rebuild` makes them available to drafters."""
-        for text in texts:
-            ids = np.array(text, dtype=np.uint32)
-            number = len(self._texts) + len(self._new)
-            identity = hashlib.sha256(number.to_bytes(8, "little")).digest()
-            self._new.append(TokenText(identity, ids, CHATS.bit_length() - 1))
-
-    def update(self) -> None:
-        """Add the queued messages, which are few."""
-        if not self._store.update(self._new):
-            self.rebuild()
-        self._texts += self._new
-        self._new = []
-
-    def rebuild(self) -> None:
-        """Rebuild the store with all messages, the queued ones included."""
-        self._texts += self._new
-        self._new = []
-        self._store.rebuild(self._texts)
-
-
 @contextmanager
-def empty_history() -> Iterator[SimulationHistory]:
+def empty_history() -> Iterator[BenchStores]:
     """A history without chats, in a temporary folder that is removed at the end of the block."""
     with TemporaryDirectory(prefix="specchat-bench-") as folder:
         path = Path(folder) / "crest.db"
@@ -257,4 +218,4 @@ def empty_history() -> Iterator[SimulationHistory]:
             closing(CrestStore.open(path, CREST_BYTES)) as store,
             closing(CrestReader(path)) as reader,
         ):
-            yield SimulationHistory(store, reader)
+            yield BenchStores(Path(folder), DraftResources(crest=reader), store)

@@ -127,19 +127,15 @@ def _answers(chat: RecordedChat, path: Path) -> tuple[str, ...]:
     return chat.contents("assistant")
 
 
-@dataclass(frozen=True, slots=True)
-class PastConversation:
-    """One chat; parents come before children."""
-
-    title: str
-    messages: Sequence[StoredMessage]
+PastConversation = Sequence[StoredMessage]
+"""One chat; parents come before children."""
 
 
 def from_history(history: HistoryReader) -> Iterator[PastConversation]:
     """Every chat that is not private, the oldest first."""
     for chat in sorted(history.chats(), key=lambda chat: chat.id):
         if not chat.private:
-            yield PastConversation(chat.title, history.tree(chat.id))
+            yield history.tree(chat.id)
 
 
 def from_files(paths: Sequence[Path]) -> Iterator[PastConversation]:
@@ -167,13 +163,13 @@ def _from_file(path: Path) -> Iterator[PastConversation]:
         # The reader for imports drops token ids, which `read_export` keeps.
         for exported in read_export(path):
             if isinstance(exported, ExportedChat) and not exported.chat.private:
-                yield PastConversation(exported.chat.title, exported.messages)
+                yield exported.messages
         return
     for outcome in read_file(material, make_readers()):
         if isinstance(outcome, Document):
             parts = [part for part in outcome.parts if part.kind == CHATS]
             if parts:
-                yield PastConversation(outcome.title, _messages(parts))
+                yield _messages(parts)
 
 
 def _messages(parts: Sequence[Part]) -> list[StoredMessage]:

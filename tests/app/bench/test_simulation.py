@@ -60,23 +60,23 @@ def _chat(*texts: str, tokens: tuple[int, ...] = (), tokenizer: str = "") -> Pas
                 created=0.0,
             )
         )
-    return PastConversation("t", messages)
+    return messages
 
 
 def _recorded(chat: PastConversation, context: int = 8192) -> list[tuple[str, str]]:
-    said = {message.id: tokens_of(message, VOCABULARY) for message in chat.messages}
+    said = {message.id: tokens_of(message, VOCABULARY) for message in chat}
 
     def text(tokens: tuple[int, ...]) -> str:
         return b"".join(map(VOCABULARY.piece, tokens)).decode()
 
-    found = recordings(chat.messages, said, context)
+    found = recordings(chat, said, context)
     return [(text(one.prompt), text(one.answer)) for one in found]
 
 
 def test_every_answer_follows_its_own_branch() -> None:
     chat = _chat("a?", "first", "b?", "second")
     other = StoredMessage(9, 0, 1, ASSISTANT, "again", (), "", "", "stop", {}, 0.0)
-    branched = PastConversation("t", [*chat.messages, other])
+    branched = [*chat, other]
     assert _recorded(branched) == [("a?", "first"), ("a?firstb?", "second"), ("a?", "again")]
     assert _recorded(branched, context=3)[1] == ("tb?", "second")
 
@@ -100,7 +100,7 @@ def _run(
         simulate = Simulation(VOCABULARY, 8192, past, table)
         simulate.remember(chats[:remembered])
         for chat in chats[remembered:]:
-            assert simulate.run(chat) == sum(len(said.content) for said in chat.messages[1::2])
+            assert simulate.run(chat) == sum(len(said.content) for said in chat[1::2])
     return simulate.drafters
 
 
@@ -153,7 +153,7 @@ def test_private_chats_are_not_simulated(history: History, tmp_path: Path) -> No
     chats = sorted(history.chats(), key=lambda chat: chat.id)
     export.write_text("".join(as_json(history, chats)))
     for found in (from_history(history), from_files([export])):
-        messages = [chat.messages for chat in found]
+        messages = list(found)
         assert [said[1].content for said in messages] == ["so", "yes"]
         assert messages[0][1].tokens == (1, 2), "an export of ours keeps token ids"
 
@@ -163,7 +163,7 @@ def test_exports_of_other_programs_are_simulated(tmp_path: Path) -> None:
     chat = {"messages": [{"role": "user", "content": "a?"}, {"role": "assistant", "content": "b"}]}
     lines.write_text(f"{json.dumps(chat)}\n" * 2)
     found = list(from_files([lines]))
-    assert [[(said.role, said.content) for said in one.messages] for one in found] == [
+    assert [[(said.role, said.content) for said in one] for one in found] == [
         [(USER, "a?"), (ASSISTANT, "b")]
     ] * 2
     notes = tmp_path / "notes.md"
