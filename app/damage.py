@@ -37,10 +37,12 @@ class Damage:
 
 def found_damage(locations: Locations) -> list[Damage]:
     """All damage that is not settled; takes a fraction of a millisecond."""
-    chats = [_chats(path) for path in quarantined_files(locations.history)]
-    imports = [_imports(path, locations) for path in quarantined_files(locations.library)]
-    records = [_records(path) for path in quarantined_files(locations.imported)]
-    return [*chats, *imports, *records, *_made_again(locations)]
+    texts = [
+        *((path, _chats(path)) for path in quarantined_files(locations.history)),
+        *((path, _imports(path, locations)) for path in quarantined_files(locations.library)),
+        *((path, _records(path)) for path in quarantined_files(locations.imported)),
+    ]
+    return [*(Damage(path, text, kept=True) for path, text in texts), *_rebuilt(locations)]
 
 
 def settle(damage: Damage) -> None:
@@ -57,16 +59,15 @@ def settle(damage: Damage) -> None:
         raise StoreError(f"cannot delete {damage.path}: {error.strerror}") from error
 
 
-def _chats(aside: Path) -> Damage:
-    text = (
+def _chats(aside: Path) -> str:
+    return (
         f"your chats were damaged and set aside as {aside}:"
         f" `specchat restore {shlex.quote(str(aside))}` brings back what can be read of them;"
         " delete the file when you no longer need it"
     )
-    return Damage(aside, text, kept=True)
 
 
-def _imports(aside: Path, locations: Locations) -> Damage:
+def _imports(aside: Path, locations: Locations) -> str:
     # Imported here: without damage, importing is not needed.
     from app.importing.session import read_imports
 
@@ -79,23 +80,21 @@ def _imports(aside: Path, locations: Locations) -> Damage:
         how = f"`specchat import {shlex.join(missing)}` imports the same files again"
     else:
         how = "import your files again with `specchat import PATH…`"
-    text = (
+    return (
         f"your imports were damaged and set aside as {aside}, and answers come without them: {how};"
         " delete the file when you no longer need it"
     )
-    return Damage(aside, text, kept=True)
 
 
-def _records(aside: Path) -> Damage:
-    text = (
-        f"the list of what you imported when was damaged and set aside as {aside}: your imports are"
-        " still used, but folders are watched only once you import them again; delete the file"
-        " when you no longer need it"
+def _records(aside: Path) -> str:
+    return (
+        f"the list of your imports was damaged and set aside as {aside}: your imports are still"
+        " used, but folders are watched only once you import them again; delete the file when you"
+        " no longer need it"
     )
-    return Damage(aside, text, kept=True)
 
 
-def _made_again(locations: Locations) -> Iterator[Damage]:
+def _rebuilt(locations: Locations) -> Iterator[Damage]:
     for folder in (locations.projections, locations.states):
         for note in sorted(folder.rglob(f"*{REBUILT}")):
             path = note.with_suffix("")

@@ -143,24 +143,15 @@ class Locations:
         """
         for directory in (self.data, self.cache, self.config):
             make_folder(directory)
-        self._rename_former()
-        self._make_private()
-
-    def _rename_former(self) -> None:
-        """Give the folder of draft models its present name; raises StoreError."""
-        folder = self.data / DRAFT_MODELS
-        if self.draft_models != folder:
-            try:
-                self.draft_models.rename(folder)
-            except OSError as error:
-                raise _unusable(self.data, error.strerror or str(error)) from error
+        try:
+            if self.draft_models != self.data / DRAFT_MODELS:
+                self.draft_models.rename(self.data / DRAFT_MODELS)
+            self._make_private()
+        except OSError as error:
+            raise _unusable(self.data, error.strerror or str(error)) from error
 
     def _make_private(self) -> None:
-        """Remove other users' access to our files, in folders that somebody else created.
-
-        Raises:
-            StoreError: a file's mode cannot be changed.
-        """
+        """Remove other users' access to our files, in folders that somebody else created."""
         # Only a cache inside the data directory is certain to hold nothing but our files.
         caches = (self.cache,) if self.cache.parent == self.data else ()
         folders = (self.projections, self.states, self.chat_states, self.replay, self.draft_models)
@@ -168,14 +159,11 @@ class Locations:
             *(self.history, self.library, self.imported, self.unsent),
             *(self.offered, self.costs, self.probes, self.log, self.settings),
         )
-        try:
-            for path in files:
-                for one in (path, path.with_name(f"{path.name}.lock")):
-                    make_private(one)
-            for folder in (*folders, *caches):
-                _make_folder_private(folder)
-        except OSError as error:
-            raise _unusable(self.data, error.strerror or str(error)) from error
+        for path in files:
+            for one in (path, path.with_name(f"{path.name}.lock")):
+                make_private(one)
+        for folder in (*folders, *caches):
+            _make_folder_private(folder)
 
 
 @dataclass(frozen=True, slots=True)

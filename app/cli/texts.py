@@ -216,24 +216,13 @@ def forget(options: Options, import_path: str) -> None:
     and of texts that another import also has.
     """
     locations = locate(options.data_dir)
-    gone = _forgotten(import_path, locations)
+    with open_library(locations) as library, stores.open_history(locations) as chats:
+        gone = named(import_path, library)
+        forget_import(library, chats, locations, gone.path)
     click.echo(
         f"removed {one_line(gone.path, MAX_LINE_CHARACTERS)}: {amount(gone.documents, 'document')}"
     )
-    try:
-        update_index(options, locations, StatusLine())
-    except ModelError as error:
-        click.echo(
-            f"the rest is not indexed yet: {one_line(str(error), MAX_LINE_CHARACTERS)}",
-            err=True,
-        )
-
-
-def _forgotten(import_path: str, locations: Locations) -> Import:
-    with open_library(locations) as library, stores.open_history(locations) as chats:
-        found = named(import_path, library)
-        forget_import(library, chats, locations, found.path)
-    return found
+    _indexed(options, locations, StatusLine())
 
 
 def named(import_path: str, library: Library) -> Import:
