@@ -174,7 +174,7 @@ class ModelPicker(ListDialog[FoundModel | None]):
             self.dismiss(None)
 
     def _leave_pages(self, kept: int) -> None:
-        """Return to the page before those after `kept`, and drop a pending answer of the hub."""
+        """Drop all pages after the first `kept`, and a pending answer of the hub."""
         self.workers.cancel_group(self, "hub")
         del self._pages[kept:]
         self._list(None)
