@@ -104,7 +104,7 @@ class SpeculativeKnn:
         self._scheduler.begin()
         try:
             while not writer.finish:
-                if self._scheduler.guesses:
+                if self._scheduler.choice.guesses:
                     self._speculate(confirmed)
                     self._verify(confirmed)
                 else:
@@ -118,7 +118,7 @@ class SpeculativeKnn:
     def _speculate(self, confirmed: int) -> None:
         """Draw a stride of tokens with cached neighbours, or one token while the cache is empty."""
         self._target.index = self._cache.index
-        stride = max(1, self._scheduler.stride) if len(self._cache.index) else 1
+        stride = max(1, self._scheduler.choice.stride) if len(self._cache.index) else 1
         tokens = self._writer.tokens
         while len(tokens) < confirmed + stride and not self._writer.finish:
             started, written = perf_counter(), len(tokens)

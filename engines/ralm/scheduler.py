@@ -101,27 +101,28 @@ class Verification:
     lookup_s: float = 0.0
 
 
+class Choice(NamedTuple):
+    """How to speculate.
+
+    Attributes:
+        stride: strides to write before their queries are verified; 0 to search before each.
+        hides: whether to write during a search, if the answer is verified asynchronously.
+        guesses: whether to look up guesses, if only to measure their accuracy.
+        reads_ahead: whether to prefill a guessed passage before the search confirms it.
+    """
+
+    stride: int
+    hides: bool = True
+    guesses: bool = True
+    reads_ahead: bool = True
+
+
 class StrideScheduler(Protocol):
-    """Chooses the speculation stride s, and learns from the outcome."""
+    """Chooses how to speculate, and learns from the outcome."""
 
     @property
-    def stride(self) -> int:
-        """Strides to write before their queries are verified; 0 to search before each."""
-        ...
-
-    @property
-    def hides(self) -> bool:
-        """Whether to write during a search, if the answer is verified asynchronously."""
-        ...
-
-    @property
-    def guesses(self) -> bool:
-        """Whether to look up guesses, if only to measure their accuracy."""
-        ...
-
-    @property
-    def reads_ahead(self) -> bool:
-        """Whether a guessed passage is prefilled, if need be, before the search confirms it."""
+    def choice(self) -> Choice:
+        """The current choice."""
         ...
 
     def begin(self) -> None:
@@ -142,12 +143,10 @@ class StrideScheduler(Protocol):
 
 
 class FixedStride:
-    """Always the same stride."""
-
-    hides = guesses = reads_ahead = True
+    """Always the same choice."""
 
     def __init__(self, stride: int = PAPER_STRIDE) -> None:
-        self.stride = stride
+        self.choice = Choice(stride)
 
     def begin(self) -> None:
         """Nothing to forget."""
@@ -157,15 +156,6 @@ class FixedStride:
 
     def verified(self, verification: Verification) -> None:
         """Nothing to learn."""
-
-
-class Choice(NamedTuple):
-    """A scheduler's decision; see `StrideScheduler`."""
-
-    stride: int
-    hides: bool
-    guesses: bool
-    reads_ahead: bool
 
 
 class OptimalStride:
@@ -186,7 +176,7 @@ class OptimalStride:
         max_stride: int = MAX_STRIDE,
         prior_accuracy: float = PRIOR_ACCURACY,
     ) -> None:
-        self._choice = Choice(stride=1, hides=False, guesses=True, reads_ahead=True)
+        self._choice = Choice(stride=1, hides=False)
         self._stale = self._timed = False
         self._unweighed = 0  # searches since the last choice
         self._begins = True
@@ -212,33 +202,16 @@ class OptimalStride:
         return min(self._right.estimate, self._max_accuracy or 1.0)
 
     @property
-    def stride(self) -> int:
-        """See `StrideScheduler.stride`."""
-        return self._chosen.stride
+    def choice(self) -> Choice:
+        """The choice by the latest estimates.
 
-    @property
-    def hides(self) -> bool:
-        """See `StrideScheduler.hides`; only after a stride of this answer was written without a
-        search."""
-        return self._chosen.hides and self._timed
-
-    @property
-    def guesses(self) -> bool:
-        """See `StrideScheduler.guesses`."""
-        return self._chosen.guesses
-
-    @property
-    def reads_ahead(self) -> bool:
-        """See `StrideScheduler.reads_ahead`."""
-        return self._chosen.reads_ahead
-
-    @property
-    def _chosen(self) -> Choice:
-        """The decision by the latest estimates, computed on demand as it takes 0.1 ms, and only
-        every `WINDOW` searches where they are so short that no guesses are made."""
+        Computed on demand as it takes 0.1 ms, and only every `WINDOW` searches where they are so
+        short that no guesses are made. Nothing is hidden before a stride of this answer was written
+        without a search.
+        """
         if self._stale and (self._choice.guesses or self._unweighed >= WINDOW):
             self._choice, self._stale, self._unweighed = self._choose(), False, 0
-        return self._choice
+        return self._choice if self._timed else self._choice._replace(hides=False)
 
     def begin(self) -> None:
         """See `StrideScheduler.begin`; estimates carry over."""
@@ -249,7 +222,7 @@ class OptimalStride:
             self._stale = True
 
     def wrote(self, seconds: float, *, new: bool) -> None:
-        """Update a or c, and the decision unless guesses are pending."""
+        """Update a or c, and the choice unless guesses are pending."""
         (self._readings if new else self._strides).append(seconds)
         self._timed = self._timed or not new
         waits = not self._choice.stride or not self._right.count
@@ -257,7 +230,7 @@ class OptimalStride:
             self._stale = True
 
     def verified(self, verification: Verification) -> None:
-        """Update b, the cost of overlap, the accuracy and the decision."""
+        """Update b, the cost of overlap, the accuracy and the choice."""
         self._unweighed += 1
         self._compare(verification)
         if verification.new:
@@ -286,14 +259,14 @@ class OptimalStride:
         self._new_of_ends.add([new for one, new in pairs if new or not one])
 
     def _choose(self) -> Choice:
-        """The best decision by the current estimates."""
+        """The best choice by the current estimates."""
         base_s, query_s = self._verification_line()
         stride_s = _typical(self._strides or self._readings)
         if self._max_accuracy is not None:
             stride = best_stride(
                 self.accuracy, stride_s, base_s, query_s, asynchronous=self._asynchronous
             )
-            return Choice(stride, self._asynchronous, guesses=True, reads_ahead=True)
+            return Choice(stride, self._asynchronous)
         costs = StrideCosts(stride_s, base_s, query_s, median(self._readings or [stride_s]))
         unsure = 1 - self._right_of_new.estimate
         reads_ahead = unsure * costs.reading_s * RISK < costs.verification_s(1)
@@ -307,7 +280,7 @@ class OptimalStride:
         gain, stride, hides = self._best(chances, costs)
         if gain < MIN_GAIN:
             stride, hides = 0, False
-        return Choice(stride, hides, guesses=True, reads_ahead=reads_ahead)
+        return Choice(stride, hides, reads_ahead=reads_ahead)
 
     def _best(self, chances: Chances, costs: StrideCosts) -> tuple[float, int, bool]:
         """The best speed-up over searching first, its stride (of equals the shortest), and whether

@@ -137,7 +137,7 @@ class SpeculativeRalm:
             hides = self._hides and batch[-1].speculated and not self._ended
             queries = [guess.query for guess in batch]
             search = self._verifier.begin(
-                queries, overlapped=hides, prefetches=self._scheduler.guesses
+                queries, overlapped=hides, prefetches=self._scheduler.choice.guesses
             )
             start = self._next
             ahead = self._write_overlapped(search, batch) if hides else []
@@ -156,7 +156,7 @@ class SpeculativeRalm:
 
     @property
     def _hides(self) -> bool:
-        return self._asynchronous and self._scheduler.hides
+        return self._asynchronous and self._scheduler.choice.hides
 
     @property
     def _ended(self) -> bool:
@@ -168,7 +168,7 @@ class SpeculativeRalm:
         written during the search."""
         while not self._ended:
             batch.append(self._guess())
-            full = len(batch) >= self._scheduler.stride
+            full = len(batch) >= self._scheduler.choice.stride
             if not batch[-1].speculated or (full and self._hides):
                 return
             batch[-1] = self._write_guess(batch[-1])
@@ -200,16 +200,16 @@ class SpeculativeRalm:
 
     def _guess(self) -> Guess:
         """Encode the next stride's query, and look it up in the cache if guesses are made."""
-        start, scheduler, passage, lookup_s = self._next, self._scheduler, None, 0.0
+        start, choice, passage, lookup_s = self._next, self._scheduler.choice, None, 0.0
         query = encode(self._base, self._request, self._writer, start, self._statistics)
-        made = scheduler.guesses and len(self._cache) > 0
+        made = choice.guesses and len(self._cache) > 0
         if made:
             started = perf_counter()
             passage = self._cache.guess(query)
             lookup_s = perf_counter() - started
             self._statistics.lookup_s += lookup_s
         new = made and not self._writer.has_read(passage)
-        speculated = made and scheduler.stride > 0 and (scheduler.reads_ahead or not new)
+        speculated = made and choice.stride > 0 and (choice.reads_ahead or not new)
         return Guess(start, query, passage, made, new, speculated, lookup_s)
 
     def _write_guess(self, guess: Guess, is_refuted: Callable[[], bool] = lambda: False) -> Guess:

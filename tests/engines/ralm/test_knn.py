@@ -21,7 +21,7 @@ from engines.ralm import knn_speculative
 from engines.ralm.events import RalmStatistics
 from engines.ralm.knn_lm import InterpolatedTarget, Interpolation, write_sequentially
 from engines.ralm.knn_speculative import SpeculativeKnn
-from engines.ralm.scheduler import FixedStride, OptimalStride, StrideScheduler, Verification
+from engines.ralm.scheduler import Choice, FixedStride, OptimalStride, StrideScheduler, Verification
 from engines.ralm.stride_writer import RalmRequest, StrideWriter
 from engines.sampler import Sampling, make_sampler
 from engines.step import Step
@@ -102,9 +102,9 @@ class Wavering(FixedStride):
         self.begun += 1
 
     def verified(self, verification: Verification) -> None:
-        assert bool(verification.new) == self.guesses
+        assert bool(verification.new) == self.choice.guesses
         self.searches += 1
-        self.guesses = self.searches // 3 % 2 == 0
+        self.choice = Choice(4, guesses=self.searches // 3 % 2 == 0)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
@@ -193,7 +193,7 @@ def test_speculation_is_right_and_wrong_and_saves_searches() -> None:
 def test_without_guesses_it_searches_as_often_as_knn_lm() -> None:
     request = asked(0.8, StopCriteria(NEVER, 60))
     scheduler = FixedStride(4)
-    scheduler.guesses = False
+    scheduler.choice = Choice(4, guesses=False)
     written, statistics, _ = write(request, [], scheduler)
     assert tokens(written) == tokens(write(request, [], None)[0])
     assert (statistics.searches, statistics.queries, statistics.guesses) == (60, 60, 0)

@@ -81,11 +81,11 @@ def test_estimates_stay_in_bounds_whatever_happens(
     outcomes: list[tuple[int, float, float]], asynchronous: bool
 ) -> None:
     scheduler = OptimalStride(asynchronous=asynchronous)
-    assert scheduler.stride == 1
+    assert scheduler.choice.stride == 1
     for queries, share, seconds in outcomes:
         scheduler.wrote(min(seconds, 1e6), new=False)
         scheduler.verified(verified(queries, int(queries * share), min(seconds, 1e6)))
-        assert 0 <= scheduler.stride <= MAX_STRIDE
+        assert 0 <= scheduler.choice.stride <= MAX_STRIDE
         assert 0 < scheduler.accuracy < 1
 
 
@@ -93,18 +93,18 @@ def test_it_learns_when_guesses_are_right_and_wrong() -> None:
     scheduler = OptimalStride(asynchronous=False)
     for _ in range(20):
         scheduler.wrote(1.0, new=False)
-        scheduler.verified(verified(scheduler.stride, scheduler.stride, 17.0))
+        scheduler.verified(verified(scheduler.choice.stride, scheduler.choice.stride, 17.0))
     assert scheduler.accuracy > 0.95
-    assert scheduler.stride > 15
+    assert scheduler.choice.stride > 15
     # However many were right, a few wrong ones in a row suffice.
     strides = []
     for _ in range(16):
         scheduler.wrote(1.0, new=False)
-        scheduler.verified(verified(max(scheduler.stride, 1), 0, 17.0))
-        strides.append(scheduler.stride)
+        scheduler.verified(verified(max(scheduler.choice.stride, 1), 0, 17.0))
+        strides.append(scheduler.choice.stride)
     assert strides == sorted(strides, reverse=True)
     assert scheduler.accuracy < 0.4
-    assert scheduler.stride == 0
+    assert scheduler.choice.stride == 0
 
 
 def test_after_a_long_run_of_right_guesses_hardly_any_is_wrong() -> None:
@@ -143,10 +143,10 @@ def test_estimates_carry_over_between_answers() -> None:
     scheduler.wrote(1.0, new=False)
     scheduler.verified(verified(5, 5, 20.0))
     scheduler.begin()
-    assert scheduler.stride > 8
+    assert scheduler.choice.stride > 8
     unused = OptimalStride(asynchronous=False)
     unused.begin()
-    assert unused.stride == 1
+    assert unused.choice.stride == 1
 
 
 @given(st.floats(0, 1), SECONDS, SECONDS)
@@ -204,17 +204,17 @@ def test_the_prior_of_hidden_strides_is_bounded_by_the_search() -> None:
 def test_where_guesses_are_wrong_it_searches_first_until_they_are_right() -> None:
     scheduler = OptimalStride(asynchronous=False)
     for at in range(60):
-        if scheduler.stride:
+        if scheduler.choice.stride:
             scheduler.wrote(1.0, new=False)
             scheduler.wrote(1.0, new=True)
-            right = scheduler.stride * (at > 20)
-            scheduler.verified(verified(scheduler.stride, right, 5.0))
+            right = scheduler.choice.stride * (at > 20)
+            scheduler.verified(verified(scheduler.choice.stride, right, 5.0))
         else:
-            assert scheduler.guesses, "guesses are made to measure their accuracy"
+            assert scheduler.choice.guesses, "guesses are made to measure their accuracy"
             scheduler.verified(verified(1, int(at > 20), 5.0))
             scheduler.wrote(1.0, new=False)
-        assert at != 20 or scheduler.stride == 0
-    assert scheduler.stride > 8
+        assert at != 20 or scheduler.choice.stride == 0
+    assert scheduler.choice.stride > 8
 
 
 def test_nothing_is_guessed_while_searching_is_nearly_free() -> None:
@@ -222,12 +222,12 @@ def test_nothing_is_guessed_while_searching_is_nearly_free() -> None:
     searched_first(scheduler, 0.01)
     scheduler.wrote(3.0, new=True)
     for _ in range(20):
-        assert (scheduler.stride, scheduler.guesses) == (0, False)
+        assert (scheduler.choice.stride, scheduler.choice.guesses) == (0, False)
         searched_first(scheduler, 0.01)
         scheduler.wrote(1.0, new=False)
     searched_first(scheduler, 17.0)
     scheduler.wrote(1.0, new=False)
-    assert scheduler.guesses
+    assert scheduler.choice.guesses
 
 
 def test_the_decision_not_to_guess_is_revised_only_every_few_searches(
@@ -245,7 +245,7 @@ def test_the_decision_not_to_guess_is_revised_only_every_few_searches(
     for _ in range(10 * WINDOW):
         searched_first(scheduler, 0.01)
         scheduler.wrote(1.0, new=False)
-        assert not scheduler.guesses
+        assert not scheduler.choice.guesses
     assert weighed == pytest.approx(10, abs=1)
 
 
@@ -263,7 +263,7 @@ def test_a_passage_is_read_ahead_only_if_a_search_takes_longer_than_the_risk(
         scheduler.wrote(10.0, new=True)
         scheduler.verified(verified(1, 1, search_s))
         scheduler.wrote(1.0, new=False)
-    assert scheduler.reads_ahead == reads
+    assert scheduler.choice.reads_ahead == reads
 
 
 def test_verification_at_a_cost_per_query_is_not_postponed() -> None:
@@ -271,22 +271,26 @@ def test_verification_at_a_cost_per_query_is_not_postponed() -> None:
     scheduler = OptimalStride(asynchronous=False)
     for _ in range(12):
         scheduler.wrote(1.0, new=False)
-        scheduler.verified(verified(scheduler.stride, scheduler.stride, 5.0 * scheduler.stride))
+        scheduler.verified(
+            verified(
+                scheduler.choice.stride, scheduler.choice.stride, 5.0 * scheduler.choice.stride
+            )
+        )
     constant = OptimalStride(asynchronous=False)
     for _ in range(12):
         constant.wrote(1.0, new=False)
-        constant.verified(verified(constant.stride, constant.stride, 5.0))
-    assert constant.stride > 8
-    assert scheduler.stride < constant.stride
+        constant.verified(verified(constant.choice.stride, constant.choice.stride, 5.0))
+    assert constant.choice.stride > 8
+    assert scheduler.choice.stride < constant.choice.stride
 
 
 def test_the_papers_bound_on_the_accuracy() -> None:
     scheduler = OptimalStride(asynchronous=False, max_accuracy=0.6)
     for _ in range(20):
         scheduler.wrote(1.0, new=False)
-        scheduler.verified(verified(scheduler.stride, scheduler.stride, 17.0))
+        scheduler.verified(verified(scheduler.choice.stride, scheduler.choice.stride, 17.0))
     assert scheduler.accuracy == 0.6
-    assert scheduler.stride <= 7
+    assert scheduler.choice.stride <= 7
 
 
 @pytest.mark.parametrize(("lookup_s", "guesses"), [(0.01, True), (0.5, False)])
@@ -299,7 +303,7 @@ def test_nothing_is_guessed_if_lookups_take_as_long_as_searches(
     for _ in range(8):
         scheduler.wrote(1.0, new=False)
         scheduler.verified(Verification(1, 1, 0.5, [False], lookup_s=lookup_s))
-    assert scheduler.guesses == guesses
+    assert scheduler.choice.guesses == guesses
 
 
 def test_each_answer_writes_a_stride_without_a_search() -> None:
@@ -309,15 +313,15 @@ def test_each_answer_writes_a_stride_without_a_search() -> None:
     for _ in range(4):
         scheduler.wrote(1.0, new=False)
         scheduler.verified(verified(1, 1, 1.0))
-    assert scheduler.hides
+    assert scheduler.choice.hides
     scheduler.begin()
-    assert not scheduler.hides
+    assert not scheduler.choice.hides
     # A search after a prefill says nothing about those between strides.
     searched_first(scheduler, 50.0)
     scheduler.wrote(3.0, new=True)
-    assert not scheduler.hides
+    assert not scheduler.choice.hides
     scheduler.wrote(1.0, new=False)
-    assert scheduler.hides
+    assert scheduler.choice.hides
 
 
 def test_the_first_stride_decides_the_first_batch() -> None:
@@ -325,9 +329,9 @@ def test_the_first_stride_decides_the_first_batch() -> None:
         scheduler = OptimalStride(asynchronous=False)
         searched_first(scheduler, search_s)
         scheduler.wrote(3.0, new=True)
-        assert scheduler.stride in strides
+        assert scheduler.choice.stride in strides
         scheduler.wrote(1.0, new=False)
-        assert scheduler.stride in strides
+        assert scheduler.choice.stride in strides
 
 
 def test_the_first_batch_is_longer_where_guesses_are_known_to_be_right() -> None:
@@ -336,7 +340,7 @@ def test_the_first_batch_is_longer_where_guesses_are_known_to_be_right() -> None
         scheduler = OptimalStride(asynchronous=False, prior_accuracy=accuracy)
         scheduler.wrote(1.0, new=False)
         searched_first(scheduler, 12.0)
-        first.append(scheduler.stride)
+        first.append(scheduler.choice.stride)
     assert 2 <= first[0] < first[1] / 2
 
 
@@ -347,7 +351,7 @@ def test_strides_that_share_a_pass_share_its_time() -> None:
         searched_first(scheduler, 4.0)
         for one in 5 * seconds:
             scheduler.wrote(one, new=False)
-        chosen.append(scheduler.stride)
+        chosen.append(scheduler.choice.stride)
     assert chosen[0] == pytest.approx(chosen[1], abs=1)
     assert chosen[0] < MAX_STRIDE / 2
 
@@ -363,13 +367,13 @@ def test_a_search_is_hidden_only_where_that_does_not_slow_the_writing(
     scheduler.wrote(1.0, new=True)
     rounds = []
     for _ in range(20):
-        rounds.append(scheduler.hides)
-        if scheduler.hides:
+        rounds.append(scheduler.choice.hides)
+        if scheduler.choice.hides:
             beside = 1.0 + 0.5 * overlap
             scheduler.verified(Verification(1, 1, 0.5, [False], True, beside))
         else:
-            queries = max(scheduler.stride, 1)
+            queries = max(scheduler.choice.stride, 1)
             scheduler.verified(verified(queries, queries, 0.5 * queries))
             scheduler.wrote(1.0, new=False)
     assert any(rounds), "overlap is tried"
-    assert scheduler.hides == hides
+    assert scheduler.choice.hides == hides

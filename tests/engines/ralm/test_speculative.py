@@ -16,7 +16,7 @@ from engines.decode import StopCriteria
 from engines.drafters.protocol import Drafter
 from engines.ralm.events import ConfirmedStride, RalmStatistics
 from engines.ralm.knowledge_base import Query
-from engines.ralm.scheduler import FixedStride, OptimalStride, StrideScheduler
+from engines.ralm.scheduler import Choice, FixedStride, OptimalStride, StrideScheduler
 from engines.ralm.sequential import write_iteratively
 from engines.ralm.speculative import SpeculativeRalm
 from engines.ralm.stride_writer import RalmRequest, StrideWriter, passage_id
@@ -148,7 +148,7 @@ def test_any_base_any_stride_and_any_end(
     base = ScriptedBase(size, matching=matching)
     plain, _ = sequential(asked, base, [], context_length)
     scheduler = FixedStride(ahead)
-    scheduler.reads_ahead = reads_ahead
+    scheduler.choice = Choice(ahead, reads_ahead=reads_ahead)
     written, statistics = speculative(
         asked,
         base,
@@ -222,7 +222,7 @@ def test_searching_first_takes_as_many_searches_as_ralm_seq() -> None:
     plain, plainly = sequential(asked, ScriptedBase(12), [])
     for guesses in (False, True):
         base, scheduler = ScriptedBase(12), FixedStride(0)
-        scheduler.guesses = guesses
+        scheduler.choice = Choice(0, guesses=guesses)
         strides, statistics = speculative(
             asked, base, [], scheduler, prefetch=5, asynchronous=False
         )
@@ -241,7 +241,7 @@ def test_uncertain_passages_are_not_read_ahead() -> None:
     read, searches = [], []
     for reads_ahead in (False, True):
         scheduler = FixedStride(3)
-        scheduler.reads_ahead = reads_ahead
+        scheduler.choice = Choice(3, reads_ahead=reads_ahead)
         strides, statistics = speculative(
             asked, ScriptedBase(12), [], scheduler, prefetch=4, asynchronous=False
         )
