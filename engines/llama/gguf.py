@@ -116,7 +116,7 @@ class Tensor:
     Attributes:
         kind: ggml's number of its type.
         shape: dimensions, the length of a row first.
-        offset: of its first byte, relative to the end of the header.
+        offset: position of its first byte after the end of the header.
     """
 
     kind: int

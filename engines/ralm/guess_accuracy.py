@@ -25,7 +25,7 @@ class SuccessRate:
 
     Args:
         prior: the rate before any outcome.
-        weight: of the prior in the long-run average, and of that in the estimate.
+        weight: weight of the prior in the long-run average, and of that in the estimate.
 
     Attributes:
         count: outcomes recorded so far.
