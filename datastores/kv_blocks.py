@@ -176,7 +176,7 @@ class KvBlocks:
 
     def assign(self, chat: str, blocks: Sequence[KvBlock]) -> list[KvBlock]:
         """Make `blocks` those of `chat`; returns those that are not stored yet."""
-        with self._writing():
+        with _locked(self._root):
             self._folder.mkdir(mode=0o700, exist_ok=True)
             names = [block.name for block in blocks]
             write_atomic(self._list(chat), [json.dumps({"chat": chat, "blocks": names})])
@@ -196,7 +196,7 @@ class KvBlocks:
         checksum = 0
         for piece in pieces:
             checksum = zlib.crc32(piece, checksum)
-        with self._writing():
+        with _locked(self._root):
             if not self._make_room(self._list(chat), sum(map(len, pieces))):
                 return False
             path = self._folder / block.name
@@ -207,17 +207,15 @@ class KvBlocks:
         """Delete blocks that only `chat` has."""
         if not self._root.exists():
             return
-        with self._writing():
+        with _locked(self._root):
             for folder in _folders(self._root):
                 (folder / self._list(chat).name).unlink(missing_ok=True)
                 _collect_garbage(folder)
 
     def _list(self, chat: str) -> Path:
-        """The file that lists the blocks of `chat`."""
         return self._folder / f"{hashlib.sha256(chat.encode()).hexdigest()[:32]}{LIST_SUFFIX}"
 
     def _children(self) -> dict[str, list[Path]]:
-        """Files of blocks by parent."""
         children: dict[str, list[Path]] = {}
         for path in self._folder.glob(f"*{BLOCK_SUFFIX}"):
             children.setdefault(path.name.partition("-")[0], []).append(path)
@@ -256,12 +254,6 @@ class KvBlocks:
             _collect_garbage(path.parent)
         return True
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(self._root):
-            yield
-
 
 def stored(root: Path) -> StoredStates:
     """What is stored in the folder of all keys."""
@@ -291,6 +283,7 @@ def retain(root: Path, chats: set[str]) -> None:
 def _locked(root: Path) -> Iterator[None]:
     """Hold the lock of all writers, and translate errors into StoreError."""
     try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
         with FileLock(root / LOCK_FILE, timeout=LOCK_TIMEOUT_S, mode=0o600):
             yield
     except OSError as error:

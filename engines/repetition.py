@@ -144,10 +144,8 @@ def _may_end_in_repeated_run(answer: Sequence[int], size: int, earlier: int) -> 
 
 
 def _runs(tokens: Sequence[int], size: int) -> list[Run]:
-    """All runs of `size` tokens, in order of their ends."""
     return [tuple(tokens[end - size : end]) for end in range(size, len(tokens) + 1)]
 
 
 def _count(tokens: Sequence[int], wanted: set[Run], size: int) -> Counter[Run]:
-    """The number of occurrences in `tokens` of each of the `wanted` runs."""
     return Counter(run for run in _runs(tokens, size) if run in wanted)

@@ -215,5 +215,4 @@ def _surviving(weights: NDArray[np.float64], total: float, sampling: Sampling) -
 
 
 def _mass(row: Floats) -> float:
-    """Sum of the weights of all tokens, relative to the most probable one's."""
     return float(np.exp(row - row.max(), dtype=np.float64).sum())

@@ -99,34 +99,22 @@ class EncodeChunkSize:
         self.rows = max(1, min(2 * rows, fitting))
 
 
-@dataclass(frozen=True, slots=True)
-class BacklogProgress:
-    """Progress on the backlog: texts done, and positions encoded in this call."""
-
-    texts_done: int
-    texts: int
-    positions: int
-
-
-def encode_backlog(target: Target, worker: DenseWorker) -> Generator[BacklogProgress]:
-    """Encode everything that the index lacks.
+def encode_backlog(target: Target, worker: DenseWorker) -> Generator[int]:
+    """Encode everything that the index lacks; yields the number of positions encoded so far.
 
     Raises:
         StoreError: the index cannot be read.
         ModelError: the target cannot evaluate a text.
     """
-    progress = BacklogProgress(0, 0, 0)
-    texts = yield from waited(worker.request(DenseIndex.backlog), progress)
-    size = EncodeChunkSize()
-    for done, text in enumerate(texts):
-        progress = BacklogProgress(done, len(texts), progress.positions)
-        missing = yield from waited(
-            worker.request(partial(DenseIndex.missing_keys, text=text)), progress
-        )
+    done, size = 0, EncodeChunkSize()
+    texts = yield from waited(worker.request(DenseIndex.backlog), done)
+    for text in texts:
+        request = worker.request(partial(DenseIndex.missing_keys, text=text))
+        missing = yield from waited(request, done)
         for encoded in _encode(target, worker, missing, size):
-            progress = BacklogProgress(done, len(texts), progress.positions + encoded)
-            yield progress
-    yield BacklogProgress(len(texts), len(texts), progress.positions)
+            done += encoded
+            yield done
+    yield done
 
 
 def waited(result: Future[T], progress: Progress) -> Generator[Progress, None, T]:

@@ -158,8 +158,6 @@ class StepObserver(Protocol):
 
         `context.tokens` already holds the first token, which came out of prefill.
         """
-        ...
 
     def observe(self, step: Step) -> None:
         """Take note of `step`, whose tokens `context.tokens` already holds."""
-        ...

@@ -38,7 +38,6 @@ class Target(Protocol):
     @property
     def fingerprint(self) -> str:
         """Stable identity of the weights: the key of its hidden states and statistics."""
-        ...
 
     @property
     def vocabulary_size(self) -> int: ...
@@ -46,22 +45,18 @@ class Target(Protocol):
     @property
     def width(self) -> int:
         """Length of a hidden state; 0 where the engine outputs none."""
-        ...
 
     @property
     def context_length(self) -> int:
         """Most tokens that the KV cache holds."""
-        ...
 
     @property
     def max_rows(self) -> int:
         """The widest tree `verify` takes, the root included; 1 where rewinding is impossible."""
-        ...
 
     @property
     def chains_only(self) -> bool:
         """Whether only unbranched drafts may be verified (exact mode, recurrent models)."""
-        ...
 
     @property
     def rollback_rows(self) -> int:
@@ -70,12 +65,10 @@ class Target(Protocol):
         To drop more (a recurrent memory cannot be rewound), it restores a checkpoint that `verify`
         saved, and re-evaluates the rows it keeps in a separate pass.
         """
-        ...
 
     @property
     def tokens(self) -> Sequence[int]:
         """The token ids in the KV cache, in order."""
-        ...
 
     def prefill(self, tokens: Sequence[int]) -> Iterator[int]:
         """Make the cache hold exactly `tokens`, evaluating only what follows the common prefix.
@@ -87,7 +80,6 @@ class Target(Protocol):
         Raises:
             ContextOverflowError: `tokens` is longer than the context.
         """
-        ...
 
     @property
     def last_row(self) -> ForwardOutput:
@@ -96,7 +88,6 @@ class Target(Protocol):
         Raises:
             RuntimeError: no prefill has finished since the cache was last changed.
         """
-        ...
 
     def verify(self, tree: DraftTree) -> ForwardOutput:
         """Evaluate every row of `tree` after the cached tokens in one forward pass.
@@ -107,7 +98,6 @@ class Target(Protocol):
             ContextOverflowError: the tree does not fit after the cached tokens.
             ValueError: the tree has more than `max_rows` rows.
         """
-        ...
 
     def commit(self, path: Sequence[int]) -> None:
         """Keep the rows of the last verified tree on `path` (root first) and drop the others.
@@ -115,11 +105,9 @@ class Target(Protocol):
         Raises:
             RuntimeError: no tree was verified since the last commit or rewind.
         """
-        ...
 
     def rewind(self, length: int) -> None:
         """Cut the cache down to its first `length` tokens."""
-        ...
 
 
 @runtime_checkable
@@ -132,15 +120,12 @@ class ParkingTarget(Protocol):
         A later `prefill` of a text with a prefix of a parked one evaluates only the rest. The least
         recently parked text is evicted first. No effect if the cache holds one text only.
         """
-        ...
 
     def drop_parked(self) -> None:
         """Free the cells of all parked texts."""
-        ...
 
     def cached_prefix(self, tokens: Sequence[int]) -> int:
         """Length of the longest prefix of `tokens` that is cached or parked."""
-        ...
 
 
 @runtime_checkable
@@ -150,12 +135,10 @@ class SavableTarget(Protocol):
     @property
     def state_key(self) -> str:
         """Everything that a saved state depends on: weights, build, precision, context."""
-        ...
 
     @property
     def state_block(self) -> int:
         """Tokens to save at a time; 0 where the cached text can only be saved as a whole."""
-        ...
 
     def save_state(self, start: int, end: int) -> NDArray[np.uint8]:
         """The state of the cached tokens from `start` to `end`, uint8 [bytes], in new memory.
@@ -163,7 +146,6 @@ class SavableTarget(Protocol):
         Raises:
             ModelError: this model's state cannot be saved.
         """
-        ...
 
     def load_state(self, tokens: Sequence[int], state: NDArray[np.uint8]) -> None:
         """Append `tokens` to the cached ones, with the state that was saved at this position.
@@ -172,7 +154,6 @@ class SavableTarget(Protocol):
             ContextOverflowError: they do not fit into the context.
             ModelError: the state is rejected; the cache is unchanged.
         """
-        ...
 
 
 def require_prompt_fits(target: Target, length: int) -> None:
@@ -213,7 +194,6 @@ class Vocabulary(Protocol):
     @property
     def fingerprint(self) -> str:
         """Stable identity of the tokenizer: the key of stores of token ids."""
-        ...
 
     @property
     def size(self) -> int: ...
@@ -221,16 +201,12 @@ class Vocabulary(Protocol):
     @property
     def stops(self) -> frozenset[int]:
         """Token ids that end an answer."""
-        ...
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """Token ids of `text`, without BOS; `special`: whether control tokens in it are parsed."""
-        ...
 
     def text(self, token: int) -> str:
         """How the tokenizer writes a token; not empty for control tokens."""
-        ...
 
     def piece(self, token: int) -> bytes:
         """The bytes of a token, maybe part of a character; empty for control tokens."""
-        ...

@@ -117,9 +117,9 @@ def _encode(
     noticed, imports = total - done >= MIN_NOTICED_TOKENS, bool(new)
     while True:
         encoded = done
-        for progress in engine.exclusively(encode_backlog(engine.target, worker)):
-            if progress is not None:
-                encoded = done + progress.positions
+        for positions_done in engine.exclusively(encode_backlog(engine.target, worker)):
+            if positions_done is not None:
+                encoded = done + positions_done
             yield EncodingProgress(min(encoded, total), total, imports, noticed)
         done = encoded
         batch = list(_batch(new)) if positions < MAX_POSITIONS else []

@@ -194,12 +194,10 @@ class _Piece:
     Attributes:
         query: consecutive words of the index.
         pattern: a regular expression that finds them in a folded text.
-        is_run: whether they are bigrams.
     """
 
     query: str
     pattern: str
-    is_run: bool
 
 
 _WORD_START = f"(?<!{WORD_CHARACTER})"
@@ -209,7 +207,7 @@ _WORD_END, _REST = f"(?!{WORD_CHARACTER})", f"{WORD_CHARACTER}*"
 def _searched_pieces(word: str) -> Iterator[_Piece]:
     for piece, is_run in split_runs(fold(word).lower()):
         if is_run:
-            yield _Piece(" ".join(grams(word_form(piece))), re.escape(piece), is_run)
+            yield _Piece(" ".join(grams(word_form(piece))), re.escape(piece))
             continue
         words = WORD.findall(word_form(piece).replace("_", " "))
         if words:
@@ -217,7 +215,7 @@ def _searched_pieces(word: str) -> Iterator[_Piece]:
             pattern = re.escape(piece)
             if written == words:
                 pattern = _WORD_START + r"[\W_]+".join(map(re.escape, words))
-            yield _Piece(" ".join(words), pattern, is_run)
+            yield _Piece(" ".join(words), pattern)
 
 
 _SCANNED = """

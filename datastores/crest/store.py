@@ -271,11 +271,9 @@ class CrestStore:
         return frozenset(np.frombuffer(blob, dtype=f"V{IDENTITY_BYTES}").tolist())
 
     def _base_bytes(self, texts: int) -> int:
-        """Bytes for the pages of the base tier."""
         return self.budget_bytes - self.budget_bytes // DELTA_SHARE - IDENTITY_BYTES * texts
 
     def _fits_delta(self, pending: Sequence[TokenText]) -> bool:
-        """Whether the delta tier has room for `pending`."""
         few = sum(len(text.tokens) for text in pending) <= MAX_DELTA_TOKENS
         return few and 2 * _pending_bytes(pending) <= self.budget_bytes // DELTA_SHARE
 
@@ -312,7 +310,6 @@ def _read_pending(db: Database) -> Iterator[TokenText]:
 
 
 def _pending_bytes(pending: Sequence[TokenText]) -> int:
-    """Size of the pending texts in the file."""
     return sum(4 * len(text.tokens) + TEXT_BYTES for text in pending)
 
 

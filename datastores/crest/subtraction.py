@@ -154,7 +154,6 @@ def _read_number(data: bytes, at: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=1 << 12)
 def _number(number: int) -> bytes:
-    """`number` in 7 bits per byte, the lowest first."""
     pieces = bytearray()
     while number > 127:
         pieces.append(number & 127 | 128)

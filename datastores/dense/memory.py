@@ -388,7 +388,6 @@ class DenseMemory:
 
 
 def _common_suffix(one: Sequence[int], other: Sequence[int]) -> int:
-    """Length of the common suffix."""
     length, shorter = 0, min(len(one), len(other))
     while length < shorter and one[-1 - length] == other[-1 - length]:
         length += 1

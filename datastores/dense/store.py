@@ -255,7 +255,6 @@ class DenseStore:
                 )
 
     def _joined(self, parts: Sequence[bytes]) -> NDArray[np.uint32]:
-        """The token ids in the blocks of one text."""
         whole = b"".join(parts)
         if len(whole) % 4:
             raise damage_error(self.store.path, "part of a token")

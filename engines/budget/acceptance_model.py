@@ -222,7 +222,6 @@ class AcceptanceModel:
 
 
 def _sigmoid(score: float) -> float:
-    """The probability whose log odds are `score`."""
     return 1.0 / (1.0 + exp(-score if score > -MAX_LOG_ODDS else MAX_LOG_ODDS))
 
 

@@ -35,12 +35,9 @@ class Budget(StepObserver, Protocol):
         self, drafters: Sequence[Drafter], context: Context, target: Target, room: int
     ) -> Draft:
         """The tree to verify, at most `room` rows, the root included."""
-        ...
 
     def top_tokens_needed(self, drafters: Sequence[Drafter]) -> int:
         """How many of the most probable tokens drafters learn from, which the loop keeps."""
-        ...
 
     def status(self, length: int) -> BudgetStatus:
         """The cost of plain decoding at context length `length`."""
-        ...

@@ -25,7 +25,6 @@ class Reader(Protocol):
 
     def answer_logits(self, record: ReplayRecord) -> Floats:
         """float32 [n, vocabulary], the distributions of the last n tokens of the answer."""
-        ...
 
 
 class DraftModelReader:

@@ -50,16 +50,13 @@ class Trainee(Protocol):
     @property
     def weights_file(self) -> str:
         """File name of a version's weights."""
-        ...
 
     @property
     def origin(self) -> str:
         """Fingerprint of the model that the first version is made from."""
-        ...
 
     def records(self, buffer: ReplayBuffer) -> Iterator[ReplayRecord]:
         """The records of `buffer` that it can learn from, oldest first."""
-        ...
 
     def measure(self, version: Path | None, split: TrainingSplit) -> Quality:
         """Measure a version, loaded as it will draft.
@@ -68,7 +65,6 @@ class Trainee(Protocol):
             InputError: the version is not for this target.
             ModelError: it does not load.
         """
-        ...
 
     def original_base(self, split: TrainingSplit) -> Retention | None:
         """The original's quality on its known texts, None if it has none. Losses count from there,
@@ -78,13 +74,11 @@ class Trainee(Protocol):
         self, version: Path | None, split: TrainingSplit, settings: TrainingSettings
     ) -> Trainer:
         """Start training from `version`."""
-        ...
 
     def candidates(
         self, version: Path | None, trained: Mapping[str, Tensor]
     ) -> Iterator[Mapping[str, Tensor]]:
         """Weights that may be published after training from `version`, the most trained first."""
-        ...
 
     def write(self, weights: Mapping[str, Tensor], path: Path) -> None:
         """Write the file of a version; an error leaves none.
@@ -92,4 +86,3 @@ class Trainee(Protocol):
         Raises:
             StoreError: the file cannot be written.
         """
-        ...

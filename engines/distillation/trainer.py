@@ -115,7 +115,6 @@ def plan(
 
 
 def _sample(records: Sequence[ReplayRecord], count: float, rng: Random) -> list[ReplayRecord]:
-    """About `count` of `records`, or all of them."""
     return rng.sample(records, min(round(count), len(records)))
 
 
@@ -210,7 +209,6 @@ class Trainer:
         )
 
     def _learning(self) -> dict[str, Tensor]:
-        """The parameters that are trained, by name."""
         every = self.model.named_parameters()
         return {name: parameter for name, parameter in every if parameter.requires_grad}
 

@@ -303,7 +303,6 @@ class Versions:
         return max(self._noted("last"), *self._numbers(), 0)
 
     def _numbers(self) -> list[int]:
-        """Numbers of all version folders, ascending."""
         names = (path.name for path in self.folder.glob("[0-9]*/"))
         return sorted(int(name) for name in names if name.isdecimal() and len(name) >= 4)
 

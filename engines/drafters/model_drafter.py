@@ -70,24 +70,20 @@ class DraftingModel(Protocol):
     @property
     def context_length(self) -> int:
         """Length of the longest text, drafted tokens included."""
-        ...
 
     @property
     def max_depth(self) -> int:
         """Maximum draft depth."""
-        ...
 
     @property
     def draft_vocabulary(self) -> NDArray[np.int64] | None:
         """Ids of the only tokens that it can draft, [n]; None if it can draft any."""
-        ...
 
     def begin(self, tokens: Sequence[int]) -> int:
         """Switch to a text, and return how many of its last tokens are unread, the root included.
 
         0 if the model cannot continue this text.
         """
-        ...
 
     def read(self, count: int) -> None:
         """Read the first `count` of the unread tokens, without the root.
@@ -95,7 +91,6 @@ class DraftingModel(Protocol):
         Raises:
             ModelError: the model failed.
         """
-        ...
 
     def next_row(self, tokens: Sequence[int]) -> Floats:
         """Read the rest of the text, to which drafted tokens may have been appended one by one.
@@ -107,7 +102,6 @@ class DraftingModel(Protocol):
         Raises:
             ModelError: the model failed.
         """
-        ...
 
 
 @dataclass(slots=True)

@@ -23,12 +23,10 @@ class TargetWithHeads(Protocol):
     @property
     def heads(self) -> DraftingModel | None:
         """Its heads, kept up to date with its cache; None if none are run."""
-        ...
 
     @property
     def heads_problem(self) -> str:
         """Why its heads are not run; empty if it has none."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

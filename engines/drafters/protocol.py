@@ -18,12 +18,10 @@ class Drafter(StepObserver, Protocol):
     @property
     def name(self) -> str:
         """As on the command line: prompt, recycle, crest, dense, draft-model, mtp, head."""
-        ...
 
     @property
     def top_tokens_needed(self) -> int:
         """How many of the most probable tokens at each position it learns from; 0 if none."""
-        ...
 
     def propose(self, context: Context, limit: int) -> DraftTree:
         """A tree of at most `limit` rows besides the root, the most probable first.
@@ -35,4 +33,3 @@ class Drafter(StepObserver, Protocol):
         `context` may be a copy of the answer's with drafted tokens appended
         (`engines.budget.continuation`), which are to be continued, not learned.
         """
-        ...

@@ -201,7 +201,7 @@ def test_encoded_states_are_those_of_the_tokens_before(tmp_path: Path, worker: D
     for text in texts():
         worker.ask(partial(DenseIndex.add_text, owner="import", tokens=text))
     progress = list(encode_backlog(ScriptedTarget(context_length=256), worker))
-    assert progress[-1].positions == sum(len(text) - 1 for text in texts())
+    assert progress[-1] == sum(len(text) - 1 for text in texts())
     assert worker.ask(DenseIndex.status).keys >= 256
     worker.close()
     store = DenseStore.open(tmp_path / "dense.db", "scripted", WIDTH)
