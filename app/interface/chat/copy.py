@@ -162,5 +162,5 @@ class CopyActions:
         """Copy `text` and say `copied`; say `missing` if there is no text."""
         if text:
             self._conversation.app.copy_to_clipboard(text)
-        said = (copied or "Copied.") if text else missing
-        self._conversation.notify(said, markup=False, timeout=2)
+        notice = (copied or "Copied.") if text else missing
+        self._conversation.notify(notice, markup=False, timeout=2)

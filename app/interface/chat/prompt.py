@@ -1,7 +1,7 @@
 """The prompt, and the unsent texts of all chats.
 
-`UnsentText` keeps one unsent text per chat, with its attachments; `QuestionEdit` holds the question
-that is being edited, and the text that it replaced in the prompt.
+`UnsentText` keeps one unsent text per chat, with its attachments, and the text that an edited
+question replaced in the prompt.
 """
 
 from __future__ import annotations
@@ -186,44 +186,17 @@ def show(prompt: Prompt, unsent: Unsent) -> None:
     prompt.attachments.set(unsent.chips)
 
 
-class QuestionEdit:
-    """The edit of a question in the prompt; `question` is None while none is edited."""
-
-    def __init__(self) -> None:
-        self.question: StoredMessage | None = None
-        self._replaced = Unsent()
-
-    def enter(self, prompt: Prompt, question: StoredMessage, unsent: Unsent) -> None:
-        """Put `unsent` into the prompt, to be sent as another version of `question`."""
-        self.leave(prompt)
-        self.question, self._replaced = question, unsent_in(prompt)
-        show(prompt, unsent)
-        prompt.border_subtitle = keymap_of(prompt).fill(EDITING_HINT)
-        prompt.focus()
-
-    def replaced(self, prompt: Prompt) -> Unsent:
-        """The content of the prompt once the edit ends."""
-        return self._replaced if self.question is not None else unsent_in(prompt)
-
-    def leave(self, prompt: Prompt) -> None:
-        """End the edit and restore the previous text of the prompt."""
-        if self.question is not None:
-            show(prompt, self._replaced)
-            prompt.border_subtitle = ""
-            self.question, self._replaced = None, Unsent()
-
-
 class UnsentText:
-    """Unsent texts by chat; the prompt shows one of them."""
+    """Unsent texts by chat, one of which the prompt shows unless it holds an edited question.
+
+    Attributes:
+        edited: the question that is being edited in the prompt, if any.
+    """
 
     def __init__(self) -> None:
-        self._edit = QuestionEdit()
+        self.edited: StoredMessage | None = None
+        self._replaced = Unsent()
         self._by_chat: dict[int | None, Unsent] = {}
-
-    @property
-    def edited(self) -> StoredMessage | None:
-        """The question that is being edited, if any."""
-        return self._edit.question
 
     def change_chat(self, prompt: Prompt, left: int | None, opened: int | None) -> None:
         """Keep the unsent text of the chat `left`, and show that of `opened`."""
@@ -241,23 +214,34 @@ class UnsentText:
 
     def all(self, prompt: Prompt, opened: int | None) -> dict[int | None, str]:
         """All unsent texts, without attachments; an edit counts as the text that it replaced."""
-        written = self._edit.replaced(prompt).text
-        return {chat: unsent.text for chat, unsent in self._by_chat.items()} | {opened: written}
+        written = self._replaced if self.edited is not None else unsent_in(prompt)
+        texts = {chat: unsent.text for chat, unsent in self._by_chat.items()}
+        return texts | {opened: written.text}
 
     def edit(self, prompt: Prompt, question: StoredMessage) -> None:
         """Edit `question` in the prompt."""
         unsent = Unsent(as_typed(question_of(question)), chips_of(attachments_of(question)))
-        self._edit.enter(prompt, question, unsent)
+        self._enter_edit(prompt, question, unsent)
+
+    def _enter_edit(self, prompt: Prompt, question: StoredMessage, unsent: Unsent) -> None:
+        self.leave_edit(prompt)
+        self.edited, self._replaced = question, unsent_in(prompt)
+        show(prompt, unsent)
+        prompt.border_subtitle = keymap_of(prompt).fill(EDITING_HINT)
+        prompt.focus()
 
     def leave_edit(self, prompt: Prompt) -> None:
-        """Cancel the edit."""
-        self._edit.leave(prompt)
+        """End the edit, if any, and restore the text that it replaced."""
+        if self.edited is not None:
+            show(prompt, self._replaced)
+            prompt.border_subtitle = ""
+            self.edited, self._replaced = None, Unsent()
 
     def sent(self, prompt: Prompt) -> None:
         """End the edit that was sent, keeping what was typed since."""
         if self.edited is not None:
             since = prompt.text
-            self._edit.leave(prompt)
+            self.leave_edit(prompt)
             prompt.write("\n".join(filter(None, (prompt.text, since))))
 
     def put_back(
@@ -278,6 +262,6 @@ class UnsentText:
         if turn.chat != opened:
             self._by_chat[turn.chat] = unsent
         elif turn.edited is not None:
-            self._edit.enter(prompt, turn.edited, unsent)
+            self._enter_edit(prompt, turn.edited, unsent)
         elif turn.text:
             self.put_back(prompt, unsent, turn.chat, opened)

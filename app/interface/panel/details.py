@@ -11,9 +11,9 @@ from app.conversation.session_statistics import SessionStatistics
 from app.figures import percent
 from app.interface.draft_origins import LABELS_BY_NAME
 from app.interface.panel import phrases
-from app.interface.panel.drawing import parts_of, ready_parts
+from app.interface.panel.drawing import paragraphs, parts_of, ready_parts
 from app.interface.themes import PanelStyles
-from app.interface.wording import duration, short_name, wrapped
+from app.interface.wording import duration, short_name
 
 HEADINGS = ("share", "accepted", "possible")
 """Columns of the table, for each origin: share of the answer's tokens, share of its verified drafts
@@ -95,10 +95,10 @@ def _figures(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[
         rows.append(("its guesses", figures))
     if stats.learned_share is not None:
         rows.append(("learning", percent(stats.learned_share)))
-    waits = wrapped(stats.learning_waits, width) if stats.learned_share is None else []
+    waits = [stats.learning_waits] if stats.learned_share is None else []
     title = Text("this answer" if stats.writing else "last answer", styles.dim + Style(bold=True))
     lines = [_row(name, value, width, styles) for name, value in rows]
-    return [title, *lines, *(Text(line, style=styles.dim) for line in waits)]
+    return [title, *lines, *paragraphs(waits, width, styles.dim)]
 
 
 def _row(name: str, value: str, width: int, styles: PanelStyles) -> Text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.style import Style
@@ -13,6 +13,7 @@ from app.figures import format_speed
 from app.interface.draft_origins import LABELS_BY_NAME, MODEL_LABEL, OriginLabel
 from app.interface.panel import phrases
 from app.interface.themes import PanelStyles
+from app.interface.wording import wrapped
 
 NO_VALUE = "·"
 """Character of a sparkline without a value."""
@@ -59,8 +60,8 @@ def headline(stats: SessionStatistics, styles: PanelStyles) -> Text:
     if phrases.is_unaided(stats):
         return Text(phrases.own_speed(stats.current), style=styles.text + Style(bold=True))
     style = styles.accent if phrases.is_faster(stats.current) else styles.text
-    said = phrases.ratio(stats.current, stats.budget_status, writing=stats.writing)
-    return Text(said, style=style + Style(bold=True))
+    ratio = phrases.ratio(stats.current, stats.budget_status, writing=stats.writing)
+    return Text(ratio, style=style + Style(bold=True))
 
 
 def speed_bar(stats: SessionStatistics, plain: bool, width: int, styles: PanelStyles) -> Text:
@@ -109,6 +110,11 @@ def trend(stats: SessionStatistics, styles: PanelStyles) -> Text:
     for level in sparkline(stats.trend(), floor=1.0):
         line.append(level, style=styles.faint if level == NO_VALUE else styles.accent)
     return line
+
+
+def paragraphs(texts: Iterable[str], width: int, style: Style) -> list[Text]:
+    """The lines of all `texts`, each wrapped to `width` columns."""
+    return [Text(line, style=style) for text in texts for line in wrapped(text, width)]
 
 
 def bar(share: float, width: int) -> str:

@@ -6,7 +6,6 @@ The words are in `phrases.py`, the bars in `drawing.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import chain
 
 from rich.segment import Segment
 from rich.style import Style
@@ -20,6 +19,7 @@ from app.interface.panel.details import details
 from app.interface.panel.drawing import (
     BarPart,
     headline,
+    paragraphs,
     parts_of,
     ready_parts,
     share_bar,
@@ -29,7 +29,7 @@ from app.interface.panel.drawing import (
     trend,
 )
 from app.interface.themes import PanelStyles
-from app.interface.wording import times, wrapped
+from app.interface.wording import times
 from engines.ralm.events import RalmStatistics
 
 COLUMN_LABEL = 12
@@ -107,8 +107,7 @@ def footer(
 
 
 def _introduction(width: int, styles: PanelStyles) -> list[Text]:
-    lines = wrapped(phrases.INTRODUCTION, width)
-    return [Text(line, style=styles.dim) for line in lines]
+    return paragraphs([phrases.INTRODUCTION], width, styles.dim)
 
 
 def _large_headline(stats: SessionStatistics, height: int, styles: PanelStyles) -> list[Text]:
@@ -138,8 +137,8 @@ def _speed_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> l
 
 
 def _unaided_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
-    said = f"{phrases.UNAIDED} {phrases.advice(stats, styles.larger)}"
-    return [Text(line, style=styles.dim) for line in wrapped(said, width)]
+    remark = f"{phrases.UNAIDED} {phrases.advice(stats, styles.larger)}"
+    return paragraphs([remark], width, styles.dim)
 
 
 def _speed_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
@@ -187,8 +186,7 @@ def _ready_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> l
     share = Text(percent(sum(part.share for part in parts)), style=styles.dim)
     title = _justified(_title(READY, styles), share, width)
     if not parts:
-        rows = wrapped(NOTHING_READY, width)
-        return [title, *(Text(row, style=styles.dim) for row in rows)]
+        return [title, *paragraphs([NOTHING_READY], width, styles.dim)]
     lines = [_share_line(part, width, styles) for part in parts]
     return [title, stacked_bar(parts, width, styles), *lines]
 
@@ -245,35 +243,32 @@ def _passage_lines(stats: SessionStatistics, width: int, styles: PanelStyles) ->
     """Speculative retrieval, in answers that retrieve while they are generated."""
     if stats.retrieval is None:
         return []
-    said = (
+    figures = (
         phrases.guessed_passages(stats.retrieval),
         phrases.cache_hits(stats.retrieval),
         phrases.strides(stats.retrieval),
         phrases.search_saved(stats.retrieval),
     )
-    lines = chain.from_iterable(wrapped(line, width) for line in said)
-    return [_title("passages", styles), *(Text(line, style=styles.text) for line in lines), Text()]
+    return [_title("passages", styles), *paragraphs(figures, width, styles.text), Text()]
 
 
 def _passage_line(retrieval: RalmStatistics, styles: PanelStyles) -> Text:
-    said = (
+    figures = (
         phrases.guessed_passages(retrieval),
         phrases.strides(retrieval),
         phrases.search_saved(retrieval),
         phrases.cache_hits(retrieval),
     )
-    return _label("passages", FOOTER_LABEL, styles).append(" · ".join(said), style=styles.text)
+    return _label("passages", FOOTER_LABEL, styles).append(" · ".join(figures), style=styles.text)
 
 
 def _draft_model_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
     """The draft model and its training; without one, the training of the draft head."""
-    said = [line for line in (phrases.draft_model(stats), phrases.training(stats)) if line]
-    if not said:
+    draft_model, training = phrases.draft_model(stats), phrases.training(stats)
+    if not draft_model and not training:
         return []
-    rows = chain.from_iterable(wrapped(line, width) for line in said)
-    lines = [Text(line, style=styles.text) for line in rows]
-    title = "draft model" if phrases.draft_model(stats) else "learning"
-    return [_title(title, styles), *lines, Text()]
+    title = _title("draft model" if draft_model else "learning", styles)
+    return [title, *paragraphs((draft_model, training), width, styles.text), Text()]
 
 
 def _draft_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:

@@ -130,8 +130,8 @@ def advice(stats: SessionStatistics, larger: str) -> str:
 def accepted(stats: SessionStatistics) -> str:
     """`58% accepted`, along the longest draft of each step, or `no drafts used`."""
     answer = stats.answer
-    said = f"{percent(answer.acceptance_rate)} accepted"
-    return said if answer.longest_drafted else "no drafts used"
+    rate = percent(answer.acceptance_rate)
+    return f"{rate} accepted" if answer.longest_drafted else "no drafts used"
 
 
 def tokens_per_step(stats: SessionStatistics) -> str:
@@ -187,9 +187,9 @@ def draft_model_figures(stats: SessionStatistics) -> str:
     if not stats.draft_model:
         return ""
     compared = stats.answer.draft_model_compared >= MIN_MEASURED_TOKENS
-    said = [f"v{stats.draft_model_version}"] if stats.draft_model_version else []
-    said += [f"{percent(stats.answer.draft_model_acceptance)} right"] if compared else []
-    return " · ".join(said)
+    figures = [f"v{stats.draft_model_version}"] if stats.draft_model_version else []
+    figures += [f"{percent(stats.answer.draft_model_acceptance)} right"] if compared else []
+    return " · ".join(figures)
 
 
 def guessed_passages(retrieval: RalmStatistics) -> str:

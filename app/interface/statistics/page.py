@@ -15,11 +15,11 @@ from rich.text import Text
 
 from app.figures import amount, format_size, percent
 from app.interface.draft_origins import LABELS_BY_NAME
-from app.interface.panel.drawing import bar
+from app.interface.panel.drawing import bar, paragraphs
 from app.interface.statistics.column_chart import Column, ColumnPart, Frame, column_chart
 from app.interface.statistics.line_chart import MARK, Curve, Mark, line_chart
 from app.interface.themes import PanelStyles
-from app.interface.wording import duration, short_name, times, wrapped
+from app.interface.wording import duration, short_name, times
 from app.sanitise import one_line
 from app.usage_report import DraftModelReport, Period, UsageReport
 from datastores.chats.usage import Usage
@@ -86,15 +86,12 @@ def _summary(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]
     steps = "model step" if usage.saved_steps == 1 else "model steps"
     gains.append(Text(f"{usage.saved_steps:,} {steps} saved", style=styles.text))
     answers = amount(usage.answers, "answer")
-    said = f"{answers} since {_day(report.periods[0].start, year=True)}"
-    said += f" · by {'week' if report.days > 1 else 'day'}"
+    since = f"{answers} since {_day(report.periods[0].start, year=True)}"
+    notes = [f"{since} · by {'week' if report.days > 1 else 'day'}"]
     if usage.compared_tokens < usage.step_tokens and usage.plain_seconds:
-        said += "\nSpeed without drafts was not recorded for earlier answers."
-    notes = [row for line in said.splitlines() for row in wrapped(line, width)]
-    return [
-        *_flowed(gains, Text(" · ", style=styles.text), width),
-        *(Text(row, style=styles.dim) for row in notes),
-    ]
+        notes.append("Speed without drafts was not recorded for earlier answers.")
+    lines = _flowed(gains, Text(" · ", style=styles.text), width)
+    return [*lines, *paragraphs(notes, width, styles.dim)]
 
 
 def _flowed(parts: Sequence[Text], gap: Text, width: int) -> list[Text]:
@@ -260,19 +257,16 @@ def _versions(
     answers = amount(learning.answers, "answer")
     lines.append(Text(f"{answers} to learn from{size}", style=styles.dim))
     if learning.versions:
-        told = "before, after: new questions · live: your chats · * in use"
-        lines += [Text(line, style=styles.dim) for line in wrapped(told, width)]
+        legend = "before, after: new questions · live: your chats · * in use"
+        lines += paragraphs([legend], width, styles.dim)
     return lines
 
 
 def _halted(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
     if not report.halted:
         return []
-    told = [line for halted in report.halted for line in wrapped(halted, width)]
-    return [
-        _head("Not learning for now", (), width, styles),
-        *(Text(line, style=styles.dim) for line in told),
-    ]
+    head = _head("Not learning for now", (), width, styles)
+    return [head, *paragraphs(report.halted, width, styles.dim)]
 
 
 def _version(

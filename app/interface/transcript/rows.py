@@ -156,14 +156,9 @@ class RowWindow:
             return range(0)
         start, end = self._starts[index], self._end(index)
         old, new = self.rows[start:end], entry.rows(layout)
-        same = next(
-            (
-                row
-                for row, (a, b) in enumerate(zip(old, new, strict=False))
-                if a is not b and a != b
-            ),
-            min(len(old), len(new)),
-        )
+        pairs = enumerate(zip(old, new, strict=False))
+        changed = (row for row, (a, b) in pairs if a is not b and a != b)
+        same = next(changed, min(len(old), len(new)))
         self.rows[start + same : end] = new[same:]
         grown = len(new) - len(old)
         for later in range(index + 1, len(self._starts)):

@@ -20,6 +20,7 @@ from textual.pilot import Pilot
 from app.engine.engine import Engine
 from app.importing.events import Event as ImportEvent
 from app.interface.app import Specchat
+from app.interface.chat import chat_list
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.prompt import Prompt
 from app.interface.keymap import Keymap
@@ -186,6 +187,12 @@ def notices_stay() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Notification, "has_expired", False)
         yield
+
+
+@pytest.fixture(autouse=True)
+def fixed_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fix the times in the list of chats."""
+    monkeypatch.setattr(chat_list, "age", lambda then, now: "09:41")
 
 
 @pytest.fixture(autouse=True)

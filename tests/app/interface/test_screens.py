@@ -9,7 +9,7 @@ from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.widgets import Input, LoadingIndicator, OptionList
 
-from app.interface.chat import chat_list, event_stream
+from app.interface.chat import event_stream
 from datastores.chats.history import History
 from engines.budget.protocol import BudgetStatus
 from engines.draft_tree import CHATS, CODE, DENSE, DRAFT_MODEL, NOTES, PROMPT, RECYCLE
@@ -66,7 +66,6 @@ EVERY = [PROMPT, CHATS, CHATS, NOTES, CODE, DENSE, DRAFT_MODEL, RECYCLE]
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
     """Freeze the time, which is on the screen and makes the palette's cursor blink."""
     monkeypatch.setattr(Input, "_toggle_cursor", lambda _: None)
-    monkeypatch.setattr(chat_list, "age", lambda then, now: "09:41")
     monkeypatch.setattr(event_stream, "monotonic", lambda: 1000.0)
 
 

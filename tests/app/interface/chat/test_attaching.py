@@ -10,7 +10,6 @@ from textual import events
 from textual.pilot import Pilot
 
 from app.conversation.attachments import Attachment, compose
-from app.interface.chat import chat_list
 from app.interface.chat.attachment_bar import AttachmentBar
 from app.interface.chat.suggestions import Suggestions
 from datastores.chats.history import History
@@ -45,12 +44,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (place / "picture.png").write_bytes(b"\x89PNG\0\0")
     monkeypatch.chdir(place)
     return place
-
-
-@pytest.fixture(autouse=True)
-def still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fix the time that the list of chats shows."""
-    monkeypatch.setattr(chat_list, "age", lambda then, now: "09:41")
 
 
 def bar(made: Stage) -> AttachmentBar:

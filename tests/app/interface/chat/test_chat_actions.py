@@ -10,7 +10,6 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from app.chat_settings import ChatTuning
-from app.interface.chat import chat_list
 from app.interface.chat.chat_list import PINNED, PRIVATE, ChatList
 from app.interface.dialogs.basic import Confirm, InputDialog
 from datastores.chats.history import History
@@ -250,12 +249,10 @@ def test_dialogs_of_a_chat(
     stage: Make,
     history: History,
     snap_compare: Compare,
-    monkeypatch: pytest.MonkeyPatch,
     size: tuple[int, int],
     key: str,
     screen: type[object],
 ) -> None:
-    monkeypatch.setattr(chat_list, "age", lambda then, now: "09:41")
     first, second, _ = chats_of(history, "Rename many files", "Diary", "What does tar do?")
     history.pin(first, True)
     history.set_private(second, True)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from app.interface.chat import chat_list
 from tests.app.interface.conftest import (
     PLAIN,
     SIZES,
@@ -55,11 +54,9 @@ async def test_it_counts_what_is_typed_and_attached(stage: Make, tmp_path: Path)
 def test_a_message_that_is_too_long(
     stage: Make,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     snap_compare: Compare,
     size: tuple[int, int],
 ) -> None:
-    monkeypatch.setattr(chat_list, "age", lambda then, now: "09:41")
     (tmp_path / "notes.txt").write_text("x" * 1400)
     made = stage(PLAIN, engine=scripted_engine(tmp_path, context_length=1024))
 

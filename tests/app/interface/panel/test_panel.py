@@ -157,15 +157,6 @@ def test_a_fast_model_gets_its_own_advice() -> None:
     assert nothing == "possible     nothing yet; chats and imports help"
 
 
-def test_shares_of_unused_drafts_add_up() -> None:
-    stats = statistics_of(unaided(SLOW, 0.06, {"prompt": 0.3, "recycle": 0.05}))
-    lines = [line.plain for line in column(stats, 34, 60, STYLES, detailed=False)]
-    title = next(line for line in lines if line.startswith("drafts would have supplied"))
-    assert title.endswith("35%")
-    assert any("this chat" in line and line.endswith("30%") for line in lines)
-    assert any("common phrases" in line and line.endswith("5%") for line in lines)
-
-
 @given(st.lists(st.floats(0, 1), max_size=8).filter(lambda shares: sum(shares) > 0))
 def test_percentages_add_up(parts: list[float]) -> None:
     shares = [part / sum(parts) for part in parts]
