@@ -112,8 +112,8 @@ class SecondRound:
         if not able:
             return []
         able.sort(key=lambda drafter: self._backoffs[drafter.name].seconds)
-        behind = leaf.context(context)
-        return [consult(one, behind, leaf.limit, vocabulary, leaf.tokens) for one in able]
+        extended = leaf.context(context)
+        return [consult(one, extended, leaf.limit, vocabulary, leaf.tokens) for one in able]
 
     def record(
         self,

@@ -180,15 +180,15 @@ def _answer_columns(
     likely, chances = _targets(record, index, outside)
     hidden = np.pad(record.states.decoded(), ((0, UNROLL + 1), (0, 0)))
     roots = start + np.arange(states)
-    behind = roots[:, None] + 1 + np.arange(UNROLL)
+    following = roots[:, None] + 1 + np.arange(UNROLL)
     before = roots[:, None] - np.arange(RECENT)
     return (
         hidden[:states],
         np.where(before >= 0, tokens[before], outside),
-        tokens[behind],
-        hidden[behind - start],
-        likely[behind - start],
-        chances[behind - start],
+        tokens[following],
+        hidden[following - start],
+        likely[following - start],
+        chances[following - start],
     )
 
 

@@ -130,15 +130,15 @@ def test_what_another_window_deletes_meanwhile_is_erased_later(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chats = [history.create_chat(f"title {number}").id for number in range(2)]
-    erase = erasure.erase
+    empty_log = erasure.empty_log
 
     def slow(store: Store) -> None:
-        erase(store)
+        empty_log(store)
         with closing(history.new_connection()) as other:
             other.delete_chat(chats[1])
 
     history.delete_chat(chats[0])
-    monkeypatch.setattr(erasure, "erase", slow)
+    monkeypatch.setattr(erasure, "empty_log", slow)
     assert history.erase()
     monkeypatch.undo()
     assert history.erase(), "the other window's request"
