@@ -245,26 +245,32 @@ class Assistant:
             finish = records.FAILED
             raise
         finally:
-            ended = engine.vocabulary.stops.intersection(writer.tokens[-1:])
-            if turn.end.stop and finish == records.WHOLE and not ended:
-                writer.trim(partial(tokens_of, piece=marked_piece(engine.vocabulary)))
-            writer.close(finish)
-            content = self.history.message(answer).content
-            offered = partial(self._is_offered, turn.chat.id)
-            cached = self._cached(turn)
-            self._isolation.answered(
-                turn.chat,
-                engine,
-                turn.messages,
-                content,
-                cached,
-                offered,
-                looped=finish == records.LOOPED,
-            )
-            if finish == records.FAILED and not content:
-                replaced = turn.begun is not NOTHING_WRITTEN
-                active = turn.question if replaced else turn.chat.active
-                self.history.discard_answer(answer, active)
+            self._end(turn, engine, writer, answer, finish)
+
+    def _end(
+        self, turn: AnswerRequest, engine: Engine, writer: AnswerWriter, answer: int, finish: str
+    ) -> None:
+        """Close the stored `answer`, and record it for drafting and learning."""
+        ended = engine.vocabulary.stops.intersection(writer.tokens[-1:])
+        if turn.end.stop and finish == records.WHOLE and not ended:
+            writer.trim(partial(tokens_of, piece=marked_piece(engine.vocabulary)))
+        writer.close(finish)
+        content = self.history.message(answer).content
+        offered = partial(self._is_offered, turn.chat.id)
+        cached = self._cached(turn)
+        self._isolation.answered(
+            turn.chat,
+            engine,
+            turn.messages,
+            content,
+            cached,
+            offered,
+            looped=finish == records.LOOPED,
+        )
+        if finish == records.FAILED and not content:
+            replaced = turn.begun is not NOTHING_WRITTEN
+            active = turn.question if replaced else turn.chat.active
+            self.history.discard_answer(answer, active)
 
     def answer_unsaved(
         self,

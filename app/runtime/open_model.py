@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,14 +70,7 @@ def open_model(
     indexer = _indexer(engine, locations, notify_indexer, work)
     learner = _learner(engine, locations, notify_learning, work)
 
-    def switch_idle(enabled: bool) -> None:
-        work.enabled = enabled
-        indexer.switch(enabled)
-        if learner is not None:
-            learner.switch(enabled and engine.learns)
-        if enabled:
-            work.wake()
-
+    switch_idle = partial(_switch_idle, engine, work, indexer, learner)
     if not config.idle:
         switch_idle(False)
 
@@ -99,6 +93,18 @@ def open_model(
         switch_idle,
         ASK_A_COMMAND if engine.path == embedded() else "",
     )
+
+
+def _switch_idle(
+    engine: Engine, work: IdleWork, indexer: Indexer, learner: Learner | None, enabled: bool
+) -> None:
+    """Start all background work, or stop it at once."""
+    work.enabled = enabled
+    indexer.switch(enabled)
+    if learner is not None:
+        learner.switch(enabled and engine.learns)
+    if enabled:
+        work.wake()
 
 
 def open_for_one_answer(

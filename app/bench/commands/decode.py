@@ -157,8 +157,8 @@ def decode(
     chats = read_workload(asked.workload, recorded=recorded)[: asked.limit]
     named = _named(asked.sets)
     rows = widest(max((options.draft_tokens or 0, *lengths)), shapes)
-    loaded = replace(options, drafters=_loaded(named, draft_model))
-    engine = load(loaded, larger=asked.larger, rows=rows)
+    options = replace(options, drafters=_loaded(named, draft_model))
+    engine = load(options, larger=asked.larger, rows=rows)
     with engine.busy:
         costs = verify_ms(engine.target)
     engine = forced(engine) if recorded else engine

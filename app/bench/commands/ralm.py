@@ -186,8 +186,7 @@ def ralm(
         questions, past, texts, retriever, corpus, tokens, 1 if identity else runs
     )
     named = drafter_sets(asked.sets or (PLAIN, "prompt,recycle"))
-    if past:
-        _require_history(named)
+    _require_use_of_history(named, past)
     if knn:
         _require_vectors(retriever, others=bool(tables or plot or identity or history))
     with _loaded(options, named, asked.larger) as loaded:
@@ -195,8 +194,7 @@ def ralm(
             _compare_knn(loaded, experiment, asked.as_json)
             return
         tables = tables or ("1", "4")
-        rows = loaded.rows(tables)
-        reach = max(reach, _least_reach(tables))
+        rows, reach = loaded.rows(tables), max(reach, _least_reach(tables))
         figures, batches, passages = _measure(loaded, rows, experiment, reach, warm=identity)
     if not figures:
         return
@@ -225,9 +223,9 @@ def _require_vectors(retriever: str, *, others: bool) -> None:
         )
 
 
-def _require_history(named: Sets) -> None:
-    """Check that some drafter uses --history."""
-    if not any(map(uses_history, named.values())):
+def _require_use_of_history(named: Sets, past: Sequence[str]) -> None:
+    """Check that some drafter uses --history, if given."""
+    if past and not any(map(uses_history, named.values())):
         raise InputError("--history needs --drafters with crest or dense: others do not use it")
 
 
