@@ -206,7 +206,6 @@ def _marked_text(content: bytes, encoding: str) -> str:
 
 
 def _has_controls(content: bytes) -> bool:
-    """Whether too many of the first bytes are control characters."""
     sample = content[:SAMPLE_SIZE]
     controls = sum(sample.count(code) for code in range(32) if chr(code) not in TEXT_CONTROLS)
     return controls > MAX_CONTROL_SHARE * len(sample)

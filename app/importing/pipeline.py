@@ -183,7 +183,6 @@ def _count(report: ImportReport, skipped: SkippedFile) -> SkippedFile:
 
 
 def _reasons(report: ImportReport) -> str:
-    """The most common reasons for skipping files, with their counts."""
     counts = sorted(report.counts.items(), key=lambda item: -item[1])
     named = [f"{reason} ({count})" for reason, count in counts[:MAX_NAMED_REASONS]]
     return ", ".join(named) or "there are no files in it"

@@ -51,7 +51,7 @@ SECRET_NAMES = (
 CONVERSATIONS_FILE = re.compile(r"conversations(-\d+)?\.json")
 """The file with the chats of an export of ChatGPT or Claude."""
 
-PART_OF_EXPORT = "beside the chats of an export"
+PART_OF_EXPORT = "an extra file of a chat export"
 EXPORT_COMPANIONS = frozenset(
     {
         "chat.html", "user.json", "users.json", "user_settings.json", "export_manifest.json",

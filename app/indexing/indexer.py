@@ -177,7 +177,7 @@ def catch_up(
 ) -> Popen[bytes] | None:
     """Index the messages after `message` before a command ends.
 
-    Longer work is left to a detached process, which is returned.
+    Longer work is left to a detached process, which is returned; None without it.
 
     Raises:
         StoreError: a store cannot be read or written.

@@ -230,12 +230,12 @@ def _count(value: object) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
 
-async def search_beside(words: str) -> list[HubRepository]:
+async def search_in_child(words: str) -> list[HubRepository]:
     """`search_hub` in a child process, which is killed if this is cancelled."""
     return [HubRepository(**one) async for one in _ask("search", words)]
 
 
-async def offers_beside(repository: str, context: int) -> list[HubOffer]:
+async def offers_in_child(repository: str, context: int) -> list[HubOffer]:
     """`offers` in a child process, which is killed if this is cancelled."""
     return [HubOffer(**one) async for one in _ask("offers", repository, context)]
 

@@ -204,7 +204,6 @@ def available_memory(cards: bool = True) -> int:
 
 
 def _size(path: Path) -> int:
-    """Bytes of all parts of the model."""
     try:
         return sum(part.stat().st_size for part in model_parts(path))
     except OSError as error:

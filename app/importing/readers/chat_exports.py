@@ -238,7 +238,6 @@ def _project(record: Mapping[str, Any]) -> Iterator[Document]:
 
 
 def _memories(record: Mapping[str, Any]) -> Iterator[Document]:
-    """Claude's memories of the person's chats and projects."""
     memories = mapping(record.get("project_memories"))
     texts = [("chats", string(record.get("conversations_memory")))]
     texts += [(f"project {key}", string(text)) for key, text in memories.items()]

@@ -186,7 +186,6 @@ def _fill_from_blocks(value: object) -> None:
 
 
 def _objects(value: object) -> Iterator[dict[str, Any]]:
-    """Every object in a JSON value."""
     if isinstance(value, dict):
         yield value
     for child in (*mapping(value).values(), *sequence(value)):
@@ -250,7 +249,6 @@ def _id(value: object) -> str:
 
 
 def _titles(value: object) -> Iterator[tuple[str, str]]:
-    """Id and title of every object in `value` that has both."""
     for one in _objects(value):
         if "id" in one and (title := title_of(one)):
             yield _id(one["id"]), title

@@ -292,7 +292,6 @@ def _is_named_menu(element: Tag) -> bool:
 
 
 def _names(element: Tag) -> str:
-    """The element's classes and id."""
     return " ".join(map(str, (*element.get_attribute_list("class"), element.get("id"))))
 
 

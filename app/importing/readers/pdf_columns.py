@@ -66,12 +66,12 @@ def _columns(boxes: Sequence[TextBox]) -> list[list[TextBox]]:
     start, end = gutter
     middle = (start + end) / 2
     crossing = [box for box in boxes if box.left < start and box.right > end]
-    beside = [box for box in boxes if not (box.left < start and box.right > end)]
+    sides = [box for box in boxes if not (box.left < start and box.right > end)]
     found = []
     for spanning in [*_lines(crossing), []]:
         floor = max((box.bottom for box in spanning), default=float("-inf"))
-        above = [box for box in beside if box.bottom >= floor]
-        beside = [box for box in beside if box.bottom < floor]
+        above = [box for box in sides if box.bottom >= floor]
+        sides = [box for box in sides if box.bottom < floor]
         left = [box for box in above if box.right + box.left < 2 * middle]
         right = [box for box in above if box.right + box.left >= 2 * middle]
         found += [*_columns(left), *_columns(right), *([spanning] if spanning else [])]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from app.config import load_config
 from app.interface.models.rows import OfferRow, PickerRow, SearchRequest, offer_rows
 from app.locations import Locations
-from app.models.hub_search import HubRepository, known_offers, offers_beside, search_beside
+from app.models.hub_search import HubRepository, known_offers, offers_in_child, search_in_child
 
 ASKING = "searching Hugging Face…"
 NOTHING_FOUND = "Hugging Face has no such model. Use fewer or other words."
@@ -38,7 +38,7 @@ async def answer_search(words: str) -> HubPage:
     Raises:
         ModelError: the hub cannot be reached.
     """
-    found = await search_beside(words)
+    found = await search_in_child(words)
     return HubPage(_search_title(words), found, "" if found else NOTHING_FOUND)
 
 
@@ -49,7 +49,7 @@ async def answer_offers(repository: str, locations: Locations, free_memory: int)
         ModelError: the hub cannot be reached.
         InputError: the settings file is invalid.
     """
-    offered = await offers_beside(repository, _context_length(locations))
+    offered = await offers_in_child(repository, _context_length(locations))
     return HubPage(repository, offer_rows(offered, free_memory), OFFERED)
 
 

@@ -16,10 +16,10 @@ from app.models.hub_search import (
     HubRepository,
     known_offers,
     offers,
-    offers_beside,
+    offers_in_child,
     ranked,
-    search_beside,
     search_hub,
+    search_in_child,
     suggested,
 )
 from app.models.memory import memory_estimate
@@ -153,8 +153,8 @@ def test_well_known_models_that_fit_need_no_connection(monkeypatch: pytest.Monke
 
 async def test_the_interface_asks_in_a_process_of_its_own(hub: Hub, real: Path) -> None:
     hub.listed = LISTED
-    assert await search_beside("qwen") == FOUND
-    assert await offers_beside("org/real-GGUF", CONTEXT) == offers("org/real-GGUF", CONTEXT)
+    assert await search_in_child("qwen") == FOUND
+    assert await offers_in_child("org/real-GGUF", CONTEXT) == offers("org/real-GGUF", CONTEXT)
 
 
 @pytest.fixture

@@ -264,7 +264,7 @@ def test_an_export_in_its_zip_is_its_conversations_only(
     report = imported(zipped(folder / "export.zip", shards))
     assert report.documents == 2
     assert report.skipped == {
-        "beside the chats of an export": ["export.zip/chat.html", "export.zip/user.json"]
+        "an extra file of a chat export": ["export.zip/chat.html", "export.zip/user.json"]
     }
     assert stored(library)["two"] == [(CHATS, "user", "hello"), (CHATS, "assistant", "hey")]
 

@@ -363,7 +363,7 @@ def test_claude_s_projects_come_with_the_chats(
         "users.json": b"[]",
     }
     report = imported(zipped(folder / "export.zip", members))
-    assert report.skipped == {"beside the chats of an export": ["export.zip/users.json"]}
+    assert report.skipped == {"an extra file of a chat export": ["export.zip/users.json"]}
     titles = {row["title"] for row in library.store.rows("SELECT title FROM documents")}
     assert titles == {"Heron", "Mill: plan.md", "Mill: instructions", "Weir: plan.md"}
 

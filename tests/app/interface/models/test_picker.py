@@ -130,7 +130,7 @@ async def test_without_the_hub_one_line_says_so_and_suggestions_remain(
         raise ModelError("cannot reach the hub: check\x1b[2J the connection")
 
     shelf(*LISTED)
-    monkeypatch.setattr(hub_pages, "search_beside", offline)
+    monkeypatch.setattr(hub_pages, "search_in_child", offline)
     made = stage()
     async with made.app.run_test(size=(100, 40)) as pilot:
         await open_picker(pilot, made)
@@ -155,7 +155,7 @@ async def test_typing_leaves_an_answer_of_the_hub_that_still_comes(
         return []
 
     shelf(*LISTED)
-    monkeypatch.setattr(hub_pages, "search_beside", slow)
+    monkeypatch.setattr(hub_pages, "search_in_child", slow)
     made = stage()
     async with made.app.run_test(size=(100, 40)) as pilot:
         await open_picker(pilot, made)
@@ -339,8 +339,8 @@ def test_what_a_repository_offers(
         ]
 
     shelf(*LISTED)
-    monkeypatch.setattr(hub_pages, "search_beside", find)
-    monkeypatch.setattr(hub_pages, "offers_beside", offered)
+    monkeypatch.setattr(hub_pages, "search_in_child", find)
+    monkeypatch.setattr(hub_pages, "offers_in_child", offered)
     made = stage()
 
     async def act(pilot: Pilot[None]) -> None:
