@@ -1,44 +1,11 @@
-"""What the person chose reaches the engine."""
+"""The model's lock is held for each slice of work, and free in between."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from app.config import Options
-from app.engine.loading import enlarged_copy, load
-from app.locations import locate
-from app.models.discovery import BUILT_IN, embedded
-from engines.llama.enlarge import Enlargement
 from tests.app.scripted import scripted_engine
-
-
-@pytest.mark.parametrize(
-    ("configured", "given", "seeded", "seed"),
-    [
-        ("", None, False, 0),
-        ("seed = -1", None, False, 0),
-        ("seed = 0", None, True, 0),
-        ("seed = 7", None, True, 7),
-        ("seed = 7", 9, True, 9),
-        ("seed = -1", 0, True, 0),
-    ],
-)
-def test_a_seed_counts_wherever_it_was_set(
-    tmp_path: Path, configured: str, given: int | None, seeded: bool, seed: int
-) -> None:
-    locations = locate(tmp_path)
-    locations.settings.write_text(f"[sampling]\n{configured}\n")
-    engine = load(Options(seed=given, drafters=()), locations)
-    assert (engine.defaults.seeded, engine.defaults.sampling.seed) == (seeded, seed)
-
-
-def test_the_embedded_model_is_called_as_in_the_list_of_models(tmp_path: Path) -> None:
-    engine = load(Options(drafters=()), locate(tmp_path))
-    assert engine.name == BUILT_IN
-    engine.close()
 
 
 def test_slices_hold_the_models_lock_and_release_it_between(tmp_path: Path) -> None:
@@ -59,13 +26,3 @@ def test_who_waits_for_the_models_lock_is_not_blocked(tmp_path: Path) -> None:
     with engine.busy:
         assert next(slices) is None
     assert list(slices) == ["a", "b"]
-
-
-def test_an_enlarged_copy_is_made_once_for_each_size(tmp_path: Path) -> None:
-    cache, deeper = tmp_path / "cache", Enlargement(deeper=1)
-    first = enlarged_copy(embedded(), deeper, cache)
-    made = first.stat().st_ino
-    assert enlarged_copy(embedded(), deeper, cache) == first
-    assert first.stat().st_ino == made
-    assert enlarged_copy(embedded(), Enlargement(2), cache) != first
-    assert len(list(cache.iterdir())) == 2
