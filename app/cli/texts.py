@@ -31,7 +31,6 @@ from app.sanitise import clean, one_line
 from datastores.errors import InputError, ModelError
 from datastores.library.documents import Import
 from datastores.library.library import Library
-from datastores.passages.store import PassageStore
 
 MAX_NAMES = 10
 """Maximum skipped files listed for each reason on a terminal; a pipe gets all of them."""
@@ -257,10 +256,12 @@ def find(
     No model is loaded. Any of the WORDS may match, or words like them; rare ones count more. What
     matches much worse than the best passage is left out.
     """
-    locations = locate(options.data_dir)
+    locations, status = locate(options.data_dir), StatusLine()
     with open_library(locations) as library, closing(open_passages(locations)) as passages:
         chosen = named(import_path, library).path if import_path else ""
-        _update_passages(library, passages, StatusLine())
+        for left in update(library, passages):
+            status.show(f"indexing {amount(left, 'text')}")
+        status.clear()
         query = " ".join(words)
         found = find_passages(library, passages, query, limit, chosen, matching_only=True)
         empty = passages.empty
@@ -271,12 +272,6 @@ def find(
         click.echo("\n".join(_passage_lines(one)))
     if not found:
         click.echo(NO_IMPORTS if empty else "No match.", err=True)
-
-
-def _update_passages(library: Library, passages: PassageStore, status: StatusLine) -> None:
-    for left in update(library, passages):
-        status.show(f"indexing {amount(left, 'text')}")
-    status.clear()
 
 
 def _passage_lines(one: FoundPassage) -> Iterator[str]:

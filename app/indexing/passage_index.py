@@ -17,7 +17,6 @@ from app.locations import Locations, make_folder
 from datastores.library.library import Library
 from datastores.passages.chunks import Chunk, split
 from datastores.passages.store import PassageStore
-from datastores.passages.word_counts import StoredWords
 from datastores.storage.integrity import discard_quarantined
 from engines.retrieval.bm25 import Bm25Retriever
 from engines.retrieval.dense import DenseRetriever
@@ -94,32 +93,6 @@ def update(library: Library, passages: PassageStore) -> Generator[int]:
             key,
             ((number, chunk) for number, part in enumerate(parts) for chunk in split(part.text)),
         )
-
-
-def update_passages(locations: Locations, library: Library) -> Generator[int]:
-    """Bring the passages of the person's `library` and their word counts up to date; yields how
-    many texts are left to add.
-
-    May be stopped at any yield; the next call resumes.
-
-    Raises:
-        StoreError: a store cannot be read or written.
-    """
-    with closing(open_passages(locations)) as passages:
-        yield from update(library, passages)
-        for _ in StoredWords(passages).fill():
-            yield 0
-
-
-def passages_due(locations: Locations, library: Library) -> bool:
-    """Whether passages or word counts differ from the person's `library`.
-
-    Raises:
-        StoreError: a store cannot be read.
-    """
-    with closing(open_passages(locations)) as passages:
-        stale = passages.keys() != set(library.digests())
-        return stale or bool(StoredWords(passages).missing())
 
 
 def open_passages(locations: Locations) -> PassageStore:

@@ -7,11 +7,14 @@ of the model's tokenizer follow.
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import closing
+from itertools import chain
 from time import monotonic
 
 from app.indexing.corpus_index import CorpusIndex, IndexingProgress
-from app.indexing.passage_index import passages_due, update_passages
+from app.indexing.passage_index import open_passages, update
 from app.locations import Locations
+from datastores.passages.word_counts import StoredWords
 
 REPORT_INTERVAL_S = 0.1
 """Time between two reports about passages."""
@@ -23,7 +26,9 @@ def is_due(index: CorpusIndex, locations: Locations) -> bool:
     Raises:
         StoreError: a store cannot be read.
     """
-    return index.is_due() or passages_due(locations, index.corpus.library)
+    with closing(open_passages(locations)) as passages:
+        stale = passages.keys() != set(index.corpus.library.digests())
+        return stale or bool(StoredWords(passages).missing()) or index.is_due()
 
 
 def refresh(
@@ -38,9 +43,11 @@ def refresh(
         StoreError: a store cannot be read or written.
     """
     total, report_at = 0, 0.0
-    for left in update_passages(locations, index.corpus.library):
-        total = max(total, left)
-        if monotonic() >= report_at:
-            yield IndexingProgress(total - left, total, 0, imports=True)
-            report_at = monotonic() + REPORT_INTERVAL_S
+    with closing(open_passages(locations)) as passages:
+        counting = (0 for _ in StoredWords(passages).fill())
+        for left in chain(update(index.corpus.library, passages), counting):
+            total = max(total, left)
+            if monotonic() >= report_at:
+                yield IndexingProgress(total - left, total, 0, imports=True)
+                report_at = monotonic() + REPORT_INTERVAL_S
     yield from index.run(settle=settle)

@@ -16,9 +16,7 @@ from app.indexing.passage_index import (
     find,
     forget_passages,
     open_passages,
-    passages_due,
     update,
-    update_passages,
 )
 from app.locations import Locations
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
@@ -46,20 +44,6 @@ def library(locations: Locations) -> Iterator[Library]:
 def passages(locations: Locations) -> Iterator[PassageStore]:
     with closing(open_passages(locations)) as opened:
         yield opened
-
-
-def test_a_damaged_store_begins_anew_and_is_due(locations: Locations, library: Library) -> None:
-    put(library, "/notes", "a.md", "a giraffe")
-    with closing(open_passages(locations)) as passages:
-        updated(library, passages)
-    assert passages_due(locations, library), "words are not counted"
-    assert list(update_passages(locations, library))[-1] == 0
-    assert not passages_due(locations, library)
-    locations.passages.write_bytes(b"no database at all, and more bytes than a header has" * 20)
-    assert passages_due(locations, library)
-    assert not list(locations.projections.glob("*corrupt*")), "it may hold what was deleted"
-    assert list(update_passages(locations, library))[-1] == 0
-    assert not passages_due(locations, library)
 
 
 @pytest.fixture

@@ -30,3 +30,16 @@ def test_passages_and_tokens_are_brought_up_to_date_together(
         passages.remove(passages.keys())
     with open_index(locations, ScriptedVocabulary(), 2**22) as index:
         assert is_due(index, locations), "passages alone are missing"
+
+
+def test_a_damaged_store_of_passages_begins_anew(locations: Locations, library: Library) -> None:
+    document = Document("t", (Part(NOTES, "a giraffe"),))
+    library.write([StoreDocument("/notes", "a.md", 0, document)])
+    with open_index(locations, ScriptedVocabulary(), 2**22) as index:
+        assert index.lock.acquire()
+        list(refresh(index, locations))
+        locations.passages.write_bytes(b"no database at all, and more than a header's bytes" * 20)
+        assert is_due(index, locations)
+        assert not list(locations.projections.glob("*corrupt*")), "it may hold what was deleted"
+        list(refresh(index, locations))
+        assert not is_due(index, locations)
