@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from app.config import load_config, write_setting
 from app.engine.draft_model_versions import versions_of
@@ -24,7 +24,7 @@ from app.models.discovery import (
 from app.models.gguf_files import model_parts
 from app.models.memory import require_memory
 from datastores.errors import InputError, ModelError
-from engines.distillation.versions import ORIGINAL, VersionIdentity, Versions
+from engines.distillation.versions import ORIGINAL, Versions
 from engines.drafters.draft_model import DraftModel, DraftModelDrafter, require_same_vocabulary
 from engines.fingerprint import fingerprint
 from engines.target import Vocabulary
@@ -81,6 +81,7 @@ class VersionedDraftModel:
         target: the target's fingerprint.
     """
 
+    drafter: ClassVar[str] = DraftModelDrafter.name
     name: str
     original: Path
     target: str
@@ -98,15 +99,6 @@ class VersionedDraftModel:
             ModelError: the original cannot be read.
         """
         return versions_of(self.locations, self.target, self.original)
-
-    @property
-    def drafter(self) -> str:
-        """Name of its drafter."""
-        return DraftModelDrafter.name
-
-    def opened(self, resources: DraftResources) -> VersionIdentity:
-        """`Versions.current_identity` at the last `open`."""
-        return resources.draft_model_version
 
     def open(self, resources: DraftResources) -> None:
         """Open the current version; if it is damaged, the original, and keep the error."""

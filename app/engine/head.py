@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from app.engine.draft_model_versions import head_versions
 from app.engine.draft_resources import DraftResources
 from app.locations import Locations
-from engines.distillation.versions import ORIGINAL, VersionIdentity, Versions
+from engines.distillation.versions import ORIGINAL, Versions
 from engines.drafters.head import HeadDrafter, read_head
 from engines.target import Target
 
@@ -27,24 +28,16 @@ class VersionedHead:
         size: size of its vocabulary.
     """
 
+    drafter: ClassVar[str] = HeadDrafter.name
     target: str
     width: int
     size: int
     locations: Locations
 
     @property
-    def drafter(self) -> str:
-        """Name of its drafter."""
-        return HeadDrafter.name
-
-    @property
     def versions(self) -> Versions:
         """Its versions."""
         return head_versions(self.locations, self.target)
-
-    def opened(self, resources: DraftResources) -> VersionIdentity:
-        """`Versions.current_identity` at the last `open`."""
-        return resources.head_version
 
     def open(self, resources: DraftResources) -> None:
         """Open the current version; if it is damaged, none, and keep the error."""

@@ -240,11 +240,14 @@ def adopt_versions(engine: Engine) -> None:
         StoreError: its versions cannot be read.
     """
     resources = engine.resources
-    for versioned in (engine.versioned_draft_model, engine.versioned_head):
+    for versioned, opened in (
+        (engine.versioned_draft_model, resources.draft_model_version),
+        (engine.versioned_head, resources.head_version),
+    ):
         # Without versions, nothing needs to be read.
         if versioned is None or not (versioned.locations.draft_models / versioned.target).exists():
             continue
-        if versioned.versions.current_identity == versioned.opened(resources):
+        if versioned.versions.current_identity == opened:
             continue
         with engine.busy:
             versioned.open(resources)
