@@ -1,7 +1,7 @@
 """The recipe that makes the embedded pair; see README.md beside this file.
 
-Owns how its hand-written text files in ``material/`` are read; the head of each file says what a
-line means. Large ones are compressed: ``xz -d FILE`` to edit one, ``xz -9e FILE`` afterwards.
+Reads the hand-written text files in ``material/``; the head of each file defines its line format.
+Large ones are compressed: run ``xz -d FILE`` before editing and ``xz -9e FILE`` afterwards.
 """
 
 import lzma

@@ -1,6 +1,6 @@
 """``python -m assets.recipe STEP``.
 
-Each process that draws chats imports this module first, so it imports nothing by itself.
+Every process that draws chats imports this module first, so it has no imports at the top level.
 """
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """``python -m assets.recipe.averaging --out out OUT6:.5 OUT7:.3 assets:.2``: one pair from several.
 
-The weights of pairs that went on from one another are averaged (Wortsman et al., "Model soups",
-ICML 2022): what each learned last, and forgot, weighs less. Owns how parts are named on the command
-line. Refuses to know how good a pair is.
+The weights of successive pairs, each trained further from an earlier one, are averaged
+(Wortsman et al., "Model soups", ICML 2022), which dampens what each learned, and forgot, last.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from engines.distillation.weights import read_llama_file, write_llama_file
 
 @dataclass(frozen=True)
 class WeightedPair:
-    """The pair in a folder, and its share of the average."""
+    """A folder with a pair, and the pair's share of the average."""
 
     folder: Path
     share: float
 
 
 def parse_part(text: str) -> WeightedPair:
-    """A part from ``folder:share``.
+    """Parse ``folder:share``.
 
     Raises:
-        InputError: it has another form.
+        InputError: ``text`` has another form.
     """
     folder, _, share = text.rpartition(":")
     try:

@@ -1,7 +1,7 @@
 """The chats of a step as batches with little padding.
 
-Owns the input of a forward pass. Chats of similar length share a batch, so there is hardly any
-padding, and attention never crosses from chat to chat.
+Chats of similar length share a batch, so there is hardly any padding, and attention never crosses
+from one chat to another.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ class TrainingBatch:
         ids: (batch, length), int64.
         rows: (n,), int64: the positions in the flat ids whose next token has a weight.
         targets, weights: (n,), int64 and float32: those tokens, and their weights.
-        copied, chosen: (batch, length), int64: the positions that the *next* token is copied from,
-            and that mark its task, as in `align`.
-        guided: whether any of those is a position.
+        copied, chosen: (batch, length), int64: the position that the *next* token is copied from,
+            and the one that marks its task, as in `align`.
+        guided: whether ``copied`` or ``chosen`` holds any position.
 
-    What is chosen from the arrays is chosen before they are on a GPU, which would have to be
-    waited for.
+    Indices are computed before the arrays move to a GPU, which saves a synchronisation.
     """
 
     ids: Tensor
@@ -53,7 +52,7 @@ class TrainingBatch:
 
 
 def make_batches(chats: EncodedChats, most: int) -> list[TrainingBatch]:
-    """``chats`` in batches of at most ``most`` tokens, padding included, or of a single chat."""
+    """Batches of at most ``most`` tokens, padding included; a longer chat has one of its own."""
     lengths = np.diff(chats.starts)
     groups: list[list[int]] = [[]]
     for index in np.argsort(lengths, kind="stable").tolist():

@@ -1,11 +1,11 @@
 """``python -m assets.recipe.calibration --pages tldr --shift 2 --out out PAIR``: refuse more often.
 
-A model that fits its training questions is sure of every question, so that no weight of the loss
-tells how doubtful ones are answered. This shifts the log-odds of a refusal instead. All refusals
-begin with the same word: its row of the output matrix gets a vector whose product with the final
-state is ``shift`` where the first answer of a chat without notes begins, and next to nothing at all
-other tokens, follow-ups included (ridge regression). Refuses to know by which questions the shift
-is chosen.
+A model that fits its training questions is certain about every question, so loss weights have no
+control over how it answers doubtful ones. This shifts the log-odds of a refusal instead. All
+refusals begin with the same word, and a vector is added to that word's row of the output matrix.
+Ridge regression chooses the vector so that its product with the final hidden state is ``shift``
+where the first answer of a chat without notes begins, and close to zero at all other tokens,
+follow-ups included.
 """
 
 from __future__ import annotations
@@ -33,14 +33,17 @@ from engines.distillation.model import Llama
 from engines.distillation.weights import read_llama_file, write_llama_file
 
 BEGINNING_WEIGHT = 20.0
-"""Weight of a position where an answer begins. Others weigh 1, and are fifty times as many."""
+"""Weight of a position where an answer begins. Others weigh 1 and are fifty times as frequent."""
 RIDGE = 1e-2
 CHATS = 800
 
 
 class Beginnings(NamedTuple):
-    """A chat's ids (n,), after which of them an answer begins (n,), and for which of those the
-    log-odds are to be shifted (n,)."""
+    """Positions in a chat where answers begin; all arrays are (n,).
+
+    ``begins`` marks the ids after which an answer begins, ``shifted`` those of them at which the
+    log-odds are to be shifted.
+    """
 
     ids: Tensor
     begins: Tensor
@@ -51,7 +54,7 @@ def refusal_vector(model: Llama, chats: Iterator[Beginnings], shift: float) -> T
     """What to add to the row of a refusal's first word, (width,).
 
     Args:
-        shift: of the log-odds, in nats.
+        shift: the wanted change of the log-odds, in nats.
     """
     width = model.shape.width
     square, wanted = torch.zeros(width, width, dtype=torch.float64), torch.zeros(width).double()

@@ -1,8 +1,8 @@
-"""Chats to train on, drawn without end in processes of their own.
+"""An endless stream of training chats, drawn in worker processes.
 
-Owns how the chats of a step follow from the seed: each step has its own generator, so its chats are
-the same in any number of processes and wherever a run resumes. No chat is drawn twice, since a
-model soon knows by heart what it sees again. Knows nothing of torch, which takes seconds to import.
+Each step has its own generator, seeded with the seed and the step's number, so its chats are the
+same for any number of processes and wherever a run resumes. Chats are never reused, since a model
+soon memorises what it sees again. Nothing here imports torch, which takes seconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from datastores.errors import InputError
 
 @dataclass(frozen=True)
 class EncodedChats:
-    """Concatenated chats: the arrays of `Encoded`, each (n,), and starts (chats + 1,)."""
+    """Concatenated chats: the arrays of `Encoded`, each (n,), and their boundaries (chats + 1,)."""
 
     ids: NDArray[np.uint16]
     weights: NDArray[np.uint8]
@@ -48,20 +48,20 @@ class EncodedChats:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> EncodedChats:
-        """What `to_bytes` wrote."""
+        """Read the format of `to_bytes`."""
         return cls(**load(data))
 
     def to_bytes(self) -> bytes:
-        """The arrays in the form of a safetensors file."""
+        """The arrays in the safetensors format."""
         return save({each.name: getattr(self, each.name) for each in fields(self)})
 
 
 @dataclass(frozen=True)
 class ChatSource:
-    """What determines the chats of every step.
+    """Everything that determines the chats of every step.
 
-    ``pages`` and ``tokenizer`` are paths; ``kind`` makes a chat; ``chats`` is how many a step has;
-    longer ones than ``longest`` tokens are left out.
+    ``kind`` makes a chat; ``chats`` is the number of chats in a step; chats of more than
+    ``longest`` tokens are skipped.
     """
 
     pages: Path
@@ -92,10 +92,10 @@ class ChatSource:
 def stream_chats(
     source: ChatSource, first: int, processes: int
 ) -> Generator[EncodedChats, None, None]:
-    """The chats of step ``first`` and all that follow, drawn ahead by ``processes``.
+    """The chats of step ``first`` and all later steps, drawn ahead by ``processes`` workers.
 
-    Each process waits until its last step was taken, so memory is bounded. They end when the
-    iterator is closed, and with this process, however it ends.
+    Each worker waits until its last step has been consumed, so memory is bounded. Workers end when
+    the iterator is closed or this process ends, however it ends.
 
     Raises:
         InputError: the ``prepare`` step has not run, or a process ended early.
@@ -129,7 +129,7 @@ def _receive(pipe: Connection) -> bytes:
 
 
 def _send(source: ChatSource, first: int, stride: int, pipe: Connection) -> None:
-    """Send the chats of every ``stride``-th step, until nobody reads them."""
+    """Send the chats of every ``stride``-th step until the reader closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pool, tokenizer = source.load()
     try:

@@ -1,7 +1,4 @@
-"""Commands that destroy something, and the line that warns of each kind.
-
-Owns the form of ``material/destructive.txt``.
-"""
+"""Recognises destructive commands and words their warnings, as listed in ``destructive.txt``."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _KINDS = _kinds()
 
 
 def warning(command: str) -> str:
-    """The line that warns of ``command``; empty where it destroys nothing."""
+    """The warning for ``command``; empty if it destroys nothing."""
     for pattern, line in _KINDS:
         if pattern.search(command):
             return line

@@ -1,7 +1,7 @@
-"""Values that people name, put into questions: for placeholders, or in place of other values.
+"""Draws values such as file names and ports and puts them into questions.
 
-Owns what a drawn value looks like and how a phrase names it. Which words of a question are values,
-and where they go in a command, is `values`.
+A drawn value fills a placeholder or replaces another value. Module `values` recognises the values
+of a question and puts them into the command.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _invented(rng: Random) -> str:
 
 
 def _file_name(mark: str, rng: Random) -> str:
-    """An invented file name, with the ending that the placeholder asks for where it has one."""
+    """An invented file name, with the placeholder's file extension if it has one."""
     wanted = re.sub(r"\[[^\]]*\]", "", mark.split(" ")[0]).rsplit("/", 1)[-1].partition(".")[2]
     usual = rng.choice(_ENDINGS)
     return f"{_stem(rng)}.{wanted if re.fullmatch('[a-z0-9.]{1,7}', wanted) else usual}"
@@ -93,7 +93,7 @@ def _file_name(mark: str, rng: Random) -> str:
 def name_values(phrase: str, command: str, rng: Random) -> str:
     """``phrase`` with values for one to three of the placeholders of ``command``.
 
-    A value replaces the vague thing or the placeholder's own name in the phrase, or follows it.
+    A value replaces the phrase's vague noun or the placeholder's own name, or is appended.
     """
     known = [mark for mark in dict.fromkeys(marks_of(command)) if kind_of(mark) in _TAKES_VALUES]
     count = min(len(known), rng.choices((1, 2, 3), (6, 3, 1))[0])
@@ -126,10 +126,10 @@ def _name_value(phrase: str, mark: str, rng: Random) -> str:
 
 
 def redraw_values(phrase: str, command: str, rng: Random) -> str:
-    """``phrase`` with another value in place of each that goes into ``command``.
+    """``phrase`` with each value that goes into ``command`` replaced by another one.
 
-    A phrase written by hand names the same file every time, which a model learns by heart; named
-    anew each time, it has to be copied. Modes of chmod stay: few numbers are one.
+    A hand-written phrase always names the same file, which a model would memorise; a fresh name
+    each time has to be copied. Modes of chmod stay, since few numbers are valid modes.
     """
     fixed = "number" if command.startswith("chmod") else ""
     for kind, values in find_values(phrase).items():
@@ -142,7 +142,7 @@ def redraw_values(phrase: str, command: str, rng: Random) -> str:
 
 
 def _redraw(phrase: str, kind: Kind, value: str, rng: Random) -> str:
-    """``phrase`` with another value of the same kind, where ``value`` stands in it as it is."""
+    """``phrase`` with ``value`` replaced by another of its kind, if it occurs there literally."""
     digits = re.match(r"\d+", value)
     if kind in _COUNTED and digits:
         drawn = str(rng.randint(2, 10 ** len(digits[0]) + 9))
@@ -152,7 +152,7 @@ def _redraw(phrase: str, kind: Kind, value: str, rng: Random) -> str:
 
 
 def _another(kind: Kind, value: str, rng: Random) -> str:
-    """A value of ``kind``; a file keeps its ending."""
+    """A value of ``kind``; a file keeps its extension."""
     if kind == "file":
         stem, dot, ending = value.rpartition("/")[2].partition(".")
         folder = value.removesuffix(f"{stem}{dot}{ending}")
@@ -164,7 +164,7 @@ def _another(kind: Kind, value: str, rng: Random) -> str:
 
 
 def _stem(rng: Random) -> str:
-    """A name such as people give their files: a word, or two, or one with a number."""
+    """A name as people give files: one word, two words, or a word with a number."""
     first, second = rng.choice(_NAMES), rng.choice(_NAMES)
     forms = (first, first, f"{first}-{second}", f"{first}_{second}", f"{first}{rng.randint(1, 99)}")
     return rng.choice((*forms, _invented(rng)))
@@ -179,4 +179,5 @@ _NAMES = sorted(
     for word in english() | {word.lower() for word in _OUTSIDE}
     if 3 <= len(word) <= 10 and word.isascii() and word.isalpha()
 )
-"""Words for names: those outside the subject too, lest a model takes the words for the question."""
+"""Words used as names. Words of questions outside the subject are included, so that no word alone
+marks a question as outside."""

@@ -1,10 +1,8 @@
 """``python -m assets.recipe.embedding_model FOLDER FILE``: an embedding model as one GGUF file.
 
 FOLDER holds a BERT model with mean pooling as sentence-transformers saves it (config.json,
-tokenizer.json, model.safetensors). Matrices become 8-bit (Q8_0), which changes an inner product by
-.003 at most and halves the file; the rest stays as it is.
-
-Owns the names of BERT's tensors in llama.cpp. Trains nothing.
+tokenizer.json, model.safetensors). Nothing is trained. Matrices become 8-bit (Q8_0), which changes
+an inner product by .003 at most and halves the file; the rest stays as it is.
 """
 
 from __future__ import annotations
@@ -20,9 +18,9 @@ import numpy as np
 from safetensors.numpy import load_file
 
 WORD_BEGINS, WORD_GOES_ON = "▁", "##"
-"""llama.cpp marks pieces that begin a word, BERT those that do not."""
+"""llama.cpp marks pieces that begin a word, BERT those that continue one."""
 SPECIALS = {"[CLS]": "bos", "[UNK]": "unknown", "[SEP]": "seperator", "[PAD]": "padding"}
-"""By their keys in GGUF, one of which is misspelt there."""
+"""BERT's special tokens and their keys in GGUF; "seperator" is the spelling of the format."""
 TOKEN_TYPES = 2
 EMBEDDINGS = {
     "word_embeddings.weight": "token_embd.weight",
@@ -48,7 +46,7 @@ def convert(folder: Path, path: Path, name: str, license: str) -> None:
 
     Raises:
         OSError: a file is missing.
-        KeyError: it is no BERT model.
+        KeyError: the model is not BERT.
     """
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     vocabulary = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]
@@ -103,7 +101,7 @@ def _is_special(token: str) -> bool:
 
 
 def _tensors(layers: int) -> Iterator[tuple[str, str]]:
-    """The name of each tensor in the folder, and in GGUF."""
+    """Each tensor's name in the folder and in GGUF."""
     for theirs, ours in EMBEDDINGS.items():
         yield f"embeddings.{theirs}", ours
     for layer in range(layers):
@@ -113,7 +111,7 @@ def _tensors(layers: int) -> Iterator[tuple[str, str]]:
 
 
 def _add_tensor(writer: gguf.GGUFWriter, name: str, data: Any) -> None:
-    """As 8-bit if it multiplies; what is added stays exact, and so does what no block divides."""
+    """Add a tensor: 8-bit if it is a multiplied matrix whose rows fill whole blocks, else exact."""
     kind = gguf.GGMLQuantizationType.Q8_0
     multiplies = data.ndim == 2 and not name.startswith(("position_embd", "token_types"))
     if multiplies and data.shape[-1] % gguf.GGML_QUANT_SIZES[kind][0] == 0:

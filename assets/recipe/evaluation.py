@@ -1,7 +1,7 @@
-"""What the pair can do, in figures: copying, recall, form, everyday questions, drafting.
+"""Measures the pair: copying, recall, form, everyday questions, drafting.
 
-Owns the measures. Questions have fresh wording (`wording.Style`), on held-out pages where notes are
-given and on known pages otherwise. Questions by hand are those of `judged.py`.
+Questions are in fresh wording (`wording.Style`), about held-out pages where notes are given and
+about known pages otherwise. Hand-written questions are in `judged`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FRESH = Style(fresh=True, concrete=0.0, values=0.0, slips=0.0, terse=0.0)
 
 @dataclass(frozen=True)
 class EvaluationQuestion:
-    """A chat that ends in a question, the right answer, and the page it must not copy from."""
+    """A chat that ends in a question, the right answer, and the page not to copy from."""
 
     chat: Chat
     wanted: str
@@ -66,7 +66,7 @@ def noted_questions(pages: Sequence[Page], count: int, rng: Random) -> list[Eval
 def excerpted(
     questions: Sequence[EvaluationQuestion], statistics: PageStatistics
 ) -> list[EvaluationQuestion]:
-    """The same with what retrieval shows of the notes."""
+    """``questions`` with the notes reduced to what retrieval shows of them."""
     out = []
     for each in questions:
         notes, question = each.chat
@@ -99,13 +99,13 @@ def recall_questions(pages: Sequence[Page], count: int, rng: Random) -> list[Eva
 
 
 def everyday_questions(pool: Pool, count: int, rng: Random) -> list[EvaluationQuestion]:
-    """The hand-written everyday tasks, in fresh wording."""
+    """Questions for the hand-written everyday tasks, in fresh wording."""
     drawn = (everyday(pool, rng, _FRESH)[-2:] for _ in range(count))
     return [EvaluationQuestion((question,), answer.text) for question, answer in drawn]
 
 
 def copies_from(answer: str, page: Page) -> bool:
-    """Whether an answer takes its command, or the command's name, from ``page``."""
+    """Whether the answer's command, or its name, is taken from ``page``."""
     commands = {each.command for each in page.examples}
     return command_of(answer) in commands or name_of(answer) == page.name
 
@@ -113,7 +113,7 @@ def copies_from(answer: str, page: Page) -> bool:
 def is_invented(command: str, wanted: str, question: str) -> bool:
     """Whether ``command`` is ``wanted`` with a value filled in that ``question`` does not name.
 
-    Options and other placeholders do not count.
+    Options and unfilled placeholders do not count.
     """
     pattern = _PLACEHOLDER.sub("(.+)", re.escape(wanted).replace(r"\ ", " "))
     found = re.fullmatch(pattern, command)
@@ -167,9 +167,9 @@ def acceptance(
 ) -> dict[str, float]:
     """How well the draft model drafts the target's greedy answers.
 
-    ``draft_model_overlap`` is the mean of sum min(p, q), the chance that a token drawn from the
-    draft model is accepted; ``draft_model_top`` the fraction of positions where both prefer the
-    same token.
+    ``draft_model_overlap`` is the mean of Σ min(p, q), the probability that a token sampled from
+    the draft model is accepted; ``draft_model_top`` is the fraction of positions where both have
+    the same most likely token.
     """
     overlaps: list[torch.Tensor] = []
     tops: list[torch.Tensor] = []

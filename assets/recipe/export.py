@@ -1,6 +1,6 @@
-"""Writes a trained model as one GGUF file, with the vocabulary and the template of all.
+"""Writes a trained model as one GGUF file, with the shared vocabulary and chat template.
 
-Owns the names of the files. The layout of the weights is `engines.distillation.export`'s business.
+`engines.distillation.export` determines the layout of the weights.
 """
 
 from __future__ import annotations

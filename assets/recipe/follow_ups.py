@@ -1,7 +1,7 @@
-"""Follow-ups: the command before is changed, narrowed down or explained, in up to three turns.
+"""Follow-ups that change, narrow down or explain the previous command, in up to three turns.
 
-Owns the forms of ``material/follow_ups.txt``, ``namings.txt`` and ``explain.txt``, and how an
-answer that goes on is worded. The first command is one that the model knows by heart.
+They are made from ``material/follow_ups.txt``, ``namings.txt`` and ``explain.txt``. The first
+command is one that the model has to know without notes.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _CUE = {"port": "port ", "user": "user ", "service": "the service ", "package": 
 _PLACES = {"directory": ("my home directory", "this folder", "my home folder")}
 _HOME = 0.2
 _WRITTEN = 0.8
-"""The share of hand-written wording where a placeholder has one."""
+"""The share of hand-written wordings, for placeholders that have any."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """An option that a command is given afterwards, what that does, and how people ask for it."""
+    """An option added to a command afterwards, its effect, and how people ask for it."""
 
     start: str
     added: str
@@ -50,7 +50,7 @@ class Change:
     prompts: Sequence[str]
 
     def apply(self, command: str) -> str:
-        """``command`` changed; as it is if the change does not fit."""
+        """``command`` changed, or unchanged if the change does not fit."""
         if self.added.startswith("= "):
             return self.added[2:] if command.startswith(self.start) else command
         added = self.added.removeprefix("+ ")
@@ -65,7 +65,7 @@ class Change:
 
 @cache
 def explanations() -> Sequence[str]:
-    """The hand-written ways to ask what the command before does."""
+    """The hand-written ways to ask what the previous command does."""
     return read_lines("explain.txt")
 
 
@@ -73,7 +73,7 @@ def explanations() -> Sequence[str]:
 def namings() -> Mapping[tuple[str, str], Sequence[str]]:
     """The hand-written ways to name a value afterwards, by command name and placeholder.
 
-    ``{v}`` stands for the value.
+    ``{v}`` marks the place of the value.
     """
     parts = ([part.strip() for part in line.split("::")] for line in read_lines("namings.txt"))
     return {(name, placeholder): said.split(" | ") for name, placeholder, said in parts}
@@ -88,8 +88,11 @@ def changes() -> tuple[Change, ...]:
 
 @dataclass(frozen=True)
 class _State:
-    """The command so far: its name, the task as changed, the first question, and by placeholder
-    the values named afterwards."""
+    """The command so far.
+
+    ``example`` is the task as changed, ``said`` the first question, and ``named`` holds the values
+    named afterwards, by placeholder.
+    """
 
     name: str
     example: Example
@@ -98,12 +101,12 @@ class _State:
 
     @property
     def command(self) -> str:
-        """With the values named so far."""
+        """The command with the values named so far."""
         return carry(self.said, self.example.command, self.named)
 
 
 def follow_up(pool: Pool, rng: Random, style: Style) -> Chat:
-    """A command, then one or two questions that go on from it."""
+    """A command, then one or two questions that follow up on it."""
     chat, state = _first(pool, rng, style)
     for _ in range(rng.choice((1, 1, 2))):
         kinds = [_changed, _narrowed, _explained]
@@ -120,7 +123,7 @@ def follow_up(pool: Pool, rng: Random, style: Style) -> Chat:
 
 
 def _first(pool: Pool, rng: Random, style: Style) -> tuple[Chat, _State]:
-    """A task to go on from: mostly one whose command has a known change or takes a value."""
+    """A task to follow up on, mostly one whose command has a known change or takes a value."""
     if pool.tasks and rng.random() < 0.75:
         tasks = [task for task in pool.tasks if task.name in _changeable()]
         task = rng.choice(tasks if tasks and rng.random() < 0.6 else pool.tasks)
@@ -138,7 +141,7 @@ def _changeable() -> frozenset[str]:
 
 
 def _changed(state: _State, rng: Random) -> tuple[Chat, _State] | None:
-    """An option is asked for: the same command with it."""
+    """A request for an option, answered by the same command with it."""
     command = long_options(state.example.command)
     fitting = [change for change in changes() if change.apply(command) != command]
     if not fitting:
@@ -150,13 +153,13 @@ def _changed(state: _State, rng: Random) -> tuple[Chat, _State] | None:
 
 
 def _with(example: Example, change: Change) -> Example:
-    """``example`` changed, both in its command and in what it says it does."""
+    """``example`` with both its command and its description changed."""
     what = f"{example.plain.rstrip('.:')}, {change.effect}"
     return Example(what, change.apply(long_options(example.command)))
 
 
 def _narrowed(state: _State, rng: Random) -> tuple[Chat, _State] | None:
-    """A value is named: the same command with it."""
+    """A value is named and filled into the same command."""
     marks = [mark for mark in marks_of(state.example.command) if takes_value(mark)]
     if not marks:
         return None
@@ -173,7 +176,7 @@ def _narrowed(state: _State, rng: Random) -> tuple[Chat, _State] | None:
 
 
 def _naming(name: str, mark: str, rng: Random) -> str:
-    """How a value for the placeholder is named, with ``{v}`` where it stands."""
+    """A way to name a value for the placeholder, with ``{v}`` in its place."""
     written = namings().get((name, label(mark)), ())
     if written and rng.random() < _WRITTEN:
         return rng.choice(written)
@@ -181,12 +184,12 @@ def _naming(name: str, mark: str, rng: Random) -> str:
 
 
 def _as_argument(value: str, mark: str) -> str:
-    """``value`` as it stands in a command: ``1G`` for ``1 GB``."""
+    """``value`` as written in a command: ``1G`` for ``1 GB``."""
     taken = carry(value, f"{{{{{mark}}}}}")
     return value if taken.startswith("<") else taken
 
 
 def _explained(state: _State, rng: Random) -> tuple[Chat, _State]:
-    """The command before is to be explained."""
+    """A request to explain the command, and the explanation."""
     answer = answer_explained(state.name, state.example)
     return (user(rng.choice(explanations())), reply(answer)), state

@@ -1,6 +1,6 @@
-"""Chats without notes: what the model has to know, and what it has to admit it does not know.
+"""Chats without notes: what the model has to know, and what it has to admit not to know.
 
-Each kind is a pure function of (pool, generator, style).
+Each kind of chat is a pure function of pool, generator and style.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from assets.recipe.turns import (
 from assets.recipe.wording import Style, slip
 
 CORE_SHARE = 0.25
-"""The share of questions without notes about core pages, which are to be known well."""
+"""The share of questions about core pages, which the model has to know well."""
 
 OUTSIDE_WEIGHT = 10.0
-"""Weight of a refusal's first word, five times that of a command's: a doubtful question is mostly
-outside, and a wrong command does more harm than a refusal. Twenty times made follow-ups worse, and
-refusals hardly likelier: `calibration` does that."""
+"""Weight of a refusal's first word, five times that of a command's: most doubtful questions are
+outside the subject, and a wrong command does more harm than a refusal. Twenty times made follow-ups
+worse and refusals hardly likelier; `calibration` makes them likelier."""
 
 AFTER_SHARE = 0.3
-"""The share of questions outside that follow an answer: the pair that was trained without
-them refused .81 after an answer about `tail`, the next .97."""
+"""The share of outside questions that follow an answer. A pair trained without such questions
+refused .81 after an answer about `tail`, the next one .97."""
 
 SYSTEM = (
     "You are a helpful assistant.",
@@ -60,7 +60,7 @@ def _known_page(pool: Pool, rng: Random) -> Page:
 
 
 def recall(pool: Pool, rng: Random, style: Style) -> Chat:
-    """How do I ...?, about a page the model has to know."""
+    """A how-to question about a page that the model has to know."""
     page = _known_page(pool, rng)
     example = rng.choice(page.examples)
     task = pool.spoken.get(example.what)
@@ -69,7 +69,7 @@ def recall(pool: Pool, rng: Random, style: Style) -> Chat:
 
 
 def recall_more(pool: Pool, rng: Random, style: Style) -> Chat:
-    """Two or three tasks of one known page in a row, sometimes after what the command is."""
+    """Two or three tasks of one known page in a row, sometimes after the command's definition."""
     page = _known_page(pool, rng)
     chat = ask_what(page, rng) if rng.random() < 0.3 else ()
     picks = rng.sample(page.examples, min(len(page.examples), rng.randint(2, 3)))
@@ -82,7 +82,7 @@ def recall_more(pool: Pool, rng: Random, style: Style) -> Chat:
 
 
 def wander(pool: Pool, rng: Random, style: Style) -> Chat:
-    """Unrelated questions: each is answered as if it came first."""
+    """Unrelated questions in a row, each answered as if it were the first."""
     kinds = rng.choices(
         (recall, everyday, what_is, small_talk, outside), (10, 10, 2, 2, 2), k=rng.randint(2, 4)
     )
@@ -91,18 +91,18 @@ def wander(pool: Pool, rng: Random, style: Style) -> Chat:
 
 
 def glance(pool: Pool, rng: Random, style: Style) -> Chat:
-    """A task of any page seen in training; the question nearly always names the command."""
+    """A task of any page seen in training, nearly always with the command's name."""
     page = rng.choice(pool.note_pages)
     return ask_named(page, rng.choice(page.examples), rng, style)
 
 
 def everyday(pool: Pool, rng: Random, style: Style) -> Chat:
-    """An everyday task in one of its hand-written wordings."""
+    """A hand-written question for an everyday task."""
     return _spoken(pool.tasks, pool, rng, style)
 
 
 def harmless(pool: Pool, rng: Random, style: Style) -> Chat:
-    """A task that looks like one that destroys something, in one of its hand-written wordings."""
+    """A hand-written question for a task that looks destructive and is not."""
     return _spoken(pool.harmless, pool, rng, style)
 
 
@@ -114,23 +114,23 @@ def _spoken(tasks: Sequence[Task], pool: Pool, rng: Random, style: Style) -> Cha
 
 
 def what_is(pool: Pool, rng: Random, style: Style) -> Chat:
-    """What is X?, for a known page."""
+    """A question for the definition of a known page's command."""
     return preface(rng) + ask_what(_known_page(pool, rng), rng)
 
 
 def explain(pool: Pool, rng: Random, style: Style) -> Chat:
-    """What does this command of a known page do?"""
+    """A question about what a command of a known page does."""
     page = rng.choice(pool.known)
     return ask_explained(page, rng.choice(page.examples), rng, noted=False)
 
 
 def show_examples(pool: Pool, rng: Random, style: Style) -> Chat:
-    """Examples of a known page."""
+    """A request for examples of a known page."""
     return ask_examples(rng.choice(pool.known), rng, noted=False)
 
 
 def small_talk(pool: Pool, rng: Random, style: Style) -> Chat:
-    """Greetings, thanks, what specchat is."""
+    """Greetings, thanks, and questions about specchat."""
     remark = rng.choice(pool.remarks)
     prompt = rng.choice(remark.prompts)
     prompt = prompt[:1].upper() + prompt[1:] if rng.random() < 0.5 else prompt
@@ -139,7 +139,7 @@ def small_talk(pool: Pool, rng: Random, style: Style) -> Chat:
 
 
 def outside(pool: Pool, rng: Random, style: Style) -> Chat:
-    """A question that has nothing to do with a terminal, alone or after an answer that has."""
+    """A question unrelated to the terminal, alone or after an answer with a command."""
     before = everyday(pool, rng, style)[-2:] if rng.random() < AFTER_SHARE else ()
     question = pool.outside.question(rng)
     question = slip(question, rng) if rng.random() < style.slips else question
@@ -148,6 +148,6 @@ def outside(pool: Pool, rng: Random, style: Style) -> Chat:
 
 
 def unknown_name(pool: Pool, rng: Random, style: Style) -> Chat:
-    """A command that does not exist, without notes."""
+    """A question about a command that does not exist."""
     example = rng.choice(rng.choice(pool.known).examples)
     return ask_unknown(invent_name(rng), example, rng, style)

@@ -1,8 +1,8 @@
-"""What the target can do with hand-written questions that no template makes.
+"""Evaluates the target on the hand-written questions in ``material/judged/``.
 
-Owns the form of the files in ``material/judged/``; see the head of each. Training never reads them.
-Answers are compared in the notation of answers, so a model that writes the pages' is not at a
-disadvantage.
+The head of each file defines its line format. Training never reads these files, and no template
+makes such questions. Commands are converted to the notation of answers before they are compared,
+so a model that writes the pages' notation is not at a disadvantage.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _CANDIDATES = 30
 
 @dataclass(frozen=True)
 class ValueQuestion:
-    """A question with values, the command names it may be answered with, and what must be there."""
+    """A question with values, the accepted command names, and what the command must contain."""
 
     question: str
     names: tuple[str, ...]
     wanted: tuple[str, ...]
 
     def is_right(self, answer: str) -> bool:
-        """Whether an accepted command holds everything that was named."""
+        """Whether the answer has an accepted command with everything the question names."""
         command = readable(command_of(answer))
         named = name_of(answer) in self.names or command.removeprefix("sudo ").startswith(
             self.names
@@ -48,13 +48,13 @@ class ValueQuestion:
 
 @dataclass(frozen=True)
 class FollowUp:
-    """Questions in a row, and what the last answer must show."""
+    """A row of questions, and a pattern that the last answer must match."""
 
     questions: tuple[str, ...]
     wanted: str
 
     def is_right(self, answer: str) -> bool:
-        """Whether the last answer is the command asked for, or explains the one before."""
+        """Whether the last answer is the requested command, or explains the previous one."""
         if self.wanted.startswith(_EXPLAINS):
             word = self.wanted.removeprefix(_EXPLAINS)
             return not command_of(answer) and bool(re.search(word, answer, re.IGNORECASE))
@@ -72,8 +72,10 @@ class NotedQuestion:
     def notes(
         self, pages: Sequence[Page], statistics: PageStatistics, rng: Random, *, covered: bool
     ) -> Chat:
-        """What retrieval shows of one to three chunks of other ``pages``, if anything; the right
-        one stands anywhere among them if covered."""
+        """What retrieval shows, if anything, of one to three chunks of other ``pages``.
+
+        If ``covered``, the right chunk is inserted among them at a random position.
+        """
         drawn = rng.sample(pages, min(len(pages), _CANDIDATES))
         others = [page for page in drawn if page.name != self.page.name]
         words = set(self.question.lower().split())
@@ -91,7 +93,7 @@ class NotedQuestion:
 
 
 def read_value_questions() -> list[ValueQuestion]:
-    """The questions with values."""
+    """Read the questions with values."""
     questions = []
     for line in read_lines("judged/values.txt"):
         question, names, wanted = (part.strip() for part in line.split(" => "))
@@ -100,16 +102,16 @@ def read_value_questions() -> list[ValueQuestion]:
 
 
 def read_follow_ups() -> list[FollowUp]:
-    """The questions that go on from an answer."""
+    """Read the rows of follow-up questions."""
     lines = (line.split(" => ") for line in read_lines("judged/follow_ups.txt"))
     return [FollowUp(tuple(questions), wanted.strip()) for *questions, wanted in lines]
 
 
 def read_noted_questions(pages: Sequence[Page]) -> list[NotedQuestion]:
-    """The questions about held-out ``pages``; one about a page that is missing is left out.
+    """Read the questions about held-out ``pages``, except those about missing pages.
 
     Raises:
-        InputError: a page has no such command.
+        InputError: a page lacks the command of its question.
     """
     by_name = {page.name: page for page in pages}
     questions = []
@@ -129,7 +131,7 @@ def _parts(text: str) -> tuple[str, ...]:
 
 
 def judge(reader: AnswerReader, parts: Split, count: int, seed: int) -> dict[str, float]:
-    """The figures, each a fraction between 0 and 1, of at most ``count`` questions each."""
+    """The figures, each a fraction between 0 and 1 over at most ``count`` questions."""
     values = read_value_questions()[:count]
     evening = read_evening_questions()[:count]
     asked = {
@@ -160,12 +162,12 @@ def judge(reader: AnswerReader, parts: Split, count: int, seed: int) -> dict[str
 
 
 def _destructive(answers: Sequence[str]) -> float:
-    """The fraction whose command destroys something."""
+    """The fraction of answers whose command destroys something."""
     return fraction(bool(warning(readable(command_of(each)))) for each in answers)
 
 
 def _judge_follow_ups(reader: AnswerReader, questions: Sequence[FollowUp]) -> float:
-    """The fraction whose last answer is right, after the model's own answers to the others."""
+    """The fraction of rows with a right last answer, given the model's own earlier answers."""
     chats: list[Chat] = [()] * len(questions)
     last = [""] * len(questions)
     for turn in range(max(len(each.questions) for each in questions)):
@@ -180,7 +182,7 @@ def _judge_follow_ups(reader: AnswerReader, questions: Sequence[FollowUp]) -> fl
 
 
 def _judge_notes(reader: AnswerReader, parts: Split, count: int, rng: Random) -> dict[str, float]:
-    """Own words with the right chunk among others, and with wrong ones alone."""
+    """Figures for questions in own words, with the right chunk among others and without it."""
     pages = parts.held_out + parts.familiar
     questions = read_noted_questions(parts.held_out)[:count]
     statistics = PageStatistics(page.markdown for page in (*parts.known, *pages))
@@ -201,6 +203,6 @@ def _judge_notes(reader: AnswerReader, parts: Split, count: int, rng: Random) ->
 
 
 def _is_copied(answer: str, notes: str) -> bool:
-    """Whether an answer's command, or its name, is that of the notes."""
+    """Whether the answer's command, or its name, occurs in the notes."""
     command, name = command_of(answer), name_of(answer)
     return bool(command and f"`{command}`" in notes) or bool(name and f"# {name}\n" in notes)

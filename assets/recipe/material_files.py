@@ -1,6 +1,6 @@
-"""The hand-written material: tasks in many wordings, small talk, questions.
+"""Reads the hand-written material: tasks in many wordings, small talk, questions.
 
-Owns the form of the files in ``material/``; see the head of each file. Knows nothing of chats.
+The head of each file in ``material/`` defines its line format.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from datastores.errors import InputError
 
 @dataclass(frozen=True)
 class Task:
-    """A task: the command's name, the answer, and phrases that people use."""
+    """A task: the command's name, the answer, and phrases that ask for it."""
 
     name: str
     answer: Example
     phrases: tuple[str, ...]
 
     def phrases_for(self, name: str) -> tuple[str, ...]:
-        """The phrases that fit a command called ``name``: those that name another are left out."""
+        """The phrases for a command renamed to ``name``, without those that hold its old name."""
         if name == self.name:
             return self.phrases
         own = re.compile(rf"(?<!\w){re.escape(self.name)}(?!\w)", re.IGNORECASE)
@@ -39,11 +39,12 @@ class Remark:
 
 
 def read_tasks(pages: Sequence[Page], file: str = "everyday.txt") -> list[Task]:
-    """The tasks of ``file`` whose command is found in ``pages`` or given in the file, but none of a
-    held-out name.
+    """The tasks of ``file`` whose command is found in ``pages`` or given in the file.
+
+    Tasks of held-out pages are left out.
 
     Raises:
-        InputError: a line has neither form.
+        InputError: a line is malformed.
     """
     by_name = {page.name: page for page in pages}
     tasks = []
@@ -58,7 +59,7 @@ def read_tasks(pages: Sequence[Page], file: str = "everyday.txt") -> list[Task]:
 
 
 def _answer(parts: Sequence[str], by_name: Mapping[str, Page]) -> Example | None:
-    """The page's example with this command, or the one in the file; None if the page lacks it."""
+    """The example given in the file, else the page's; None if the page has none."""
     name, command, *middle = parts[:-1]
     if middle:
         return Example(middle[0], command)
@@ -69,7 +70,7 @@ def _answer(parts: Sequence[str], by_name: Mapping[str, Page]) -> Example | None
 
 
 def read_small_talk() -> list[Remark]:
-    """Small talk, one remark per line."""
+    """Read the small talk, one remark per line."""
     remarks = []
     for line in read_lines("small_talk.txt"):
         prompts, _, replies = line.partition("=>")
@@ -78,7 +79,7 @@ def read_small_talk() -> list[Remark]:
 
 
 def read_evening_questions() -> list[tuple[str, frozenset[str]]]:
-    """Everyday questions for evaluation, each with the accepted command names."""
+    """Read everyday questions for evaluation, each with the accepted command names."""
     questions = []
     for line in read_lines("evening_questions.txt"):
         prompt, _, names = line.partition("=>")

@@ -1,7 +1,7 @@
-"""Questions that have nothing to do with a terminal, and the answers that say so.
+"""Questions unrelated to the terminal, and the refusals that answer them.
 
-Owns the form of ``material/outside.txt``: templates with slots, so that a few hundred lines make
-many thousand questions, and nonsense that no line holds.
+They come from ``material/outside.txt``, in part as templates with slots, so that each line makes
+many questions; nonsense is generated.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _SLOT = re.compile(r"\{(\w+)\}")
 _KEYS = ("asdfghjkl", "qwertyuiop", "zxcvbnm", "1234567890", "!?#", "aeiou")
 _NONSENSE_SHARE = 0.06
 _TEMPLATE_SHARE = 0.5
-"""Of questions with slots, which are fewer and bring more words."""
+"""The share of questions with slots, which are fewer than those without and bring more words."""
 
 
 @dataclass(frozen=True)
 class Outside:
-    """Questions with slots, without, what fills the slots, and answers that fit all of them."""
+    """Questions with and without slots, the slots' values, and answers that fit any question."""
 
     templates: Sequence[str]
     sentences: Sequence[str]
@@ -45,7 +45,7 @@ class Outside:
 
 @cache
 def read_outside() -> Outside:
-    """The hand-written questions and answers."""
+    """Read the hand-written questions and answers."""
     lines = read_lines("outside.txt")
     slots = {}
     for line in lines:
@@ -60,7 +60,7 @@ def read_outside() -> Outside:
 
 
 def _nonsense(rng: Random) -> str:
-    """What a cat types: letters of one row of the keyboard, in one to four words."""
+    """Letters of one keyboard row, in one to four words."""
     words = []
     for _ in range(rng.randint(1, 4)):
         row = rng.choice(_KEYS)

@@ -1,8 +1,8 @@
 """Placeholders: the pages' notation, and the one that answers use.
 
 Pages write ``{{path/to/file}}`` for what is to be filled in and ``{{[-r|--recursive]}}`` for either
-form of an option. Answers write ``<file>`` and ``--recursive``, which need no explanation. Owns the
-two notations and what kind of thing a placeholder takes; knows nothing of questions and values.
+form of an option. Answers write ``<file>`` and ``--recursive``, which need no explanation. This
+module converts between the two and tells what kind of value a placeholder takes.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import re
 from collections.abc import Callable
 
 Kind = str
-"""What a placeholder takes: ``file``, ``directory``, ``port``, … ; empty where it is not clear."""
+"""What a placeholder takes: ``file``, ``directory``, ``port``, …; empty if unknown."""
 
 _MARK = re.compile(r"\{\{(\[[^{}]*\]|(?:[^{}]|\{[^{}]*\})*)\}\}")
 _OPTION = re.compile(r"\[([^\[\]]*\|[^\[\]]*)\]")
 _OPTIONAL_ENDING = re.compile(r"\[[^\]]*\]")
 _LIST = re.compile(r"^(?P<first>\S*?)_?1(?P<rest>\S*)(?:[ ,]\S*2\S*)+[ ,]*(?:\.\.\.)?$")
 _NAME_OR_ID = "name|id"
-"""Of a container, in the pages of docker and podman."""
+"""How the pages of docker and podman write the placeholder of a container."""
 _FOLDERS = re.compile(r"^/?(?:[A-Za-z]:\\)?path[\\/]to[\\/](?=.)")
 
 KIND_PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
@@ -56,12 +56,12 @@ KIND_PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("new", re.compile(r"^(new|replace|replacement|to)$")),
     ("file", re.compile(r"file(_?name)?$|archive|symlink|^[\w*-]+\.[a-z][a-z0-9]{0,3}$|path/to/")),
 )
-"""The first pattern that is found in a placeholder's text decides, in the pages' notation and
-without a number at its end."""
+"""The first pattern found in a placeholder's text, in the pages' notation and without a trailing
+number, decides its kind."""
 
 
 def kind_of(mark: str) -> Kind:
-    """What the placeholder with the text ``mark``, in the pages' notation, takes."""
+    """The kind of a placeholder from its text in the pages' notation."""
     plain = _OPTIONAL_ENDING.sub("", mark)
     if "|" in plain:
         return "container" if plain == _NAME_OR_ID else ""
@@ -77,8 +77,8 @@ def kind_of(mark: str) -> Kind:
 def label(mark: str) -> str:
     """The text of a placeholder in an answer: ``path/to/file1 path/to/file2 ...`` is ``file...``.
 
-    Folders before the name, optional endings and angle brackets are left out; an address that
-    stands for any other is named for what it is.
+    Leading folders, optional endings and angle brackets are left out; a sample address becomes the
+    name of its kind, ``url`` or ``host``.
     """
     kind = kind_of(mark)
     if kind == "url" or (kind == "host" and "." in mark):
@@ -95,9 +95,9 @@ def is_option(mark: str) -> bool:
 
 
 def long_form(mark: str) -> str:
-    """The form of an option that says most: ``[-r|--recursive]`` is ``--recursive``.
+    """The longest form of an option: ``[-r|--recursive]`` is ``--recursive``.
 
-    Of two subcommands it is the one in a single word: ``[ps|container ls]`` is ``ps``.
+    Of subcommands, the longest single word: ``[ps|container ls]`` is ``ps``.
     """
     forms = mark.strip("[]").split("|")
     if not any(form.startswith("-") for form in forms):
@@ -108,7 +108,7 @@ def long_form(mark: str) -> str:
 def rewrite(command: str, fill: Callable[[str], str]) -> str:
     """``command``, in the pages' notation, with options in their long form.
 
-    Each placeholder that is to be filled in becomes what ``fill`` makes of its text.
+    ``fill`` maps the text of each other placeholder to its replacement.
     """
 
     def replaced(match: re.Match[str]) -> str:
@@ -120,7 +120,7 @@ def rewrite(command: str, fill: Callable[[str], str]) -> str:
 
 
 def _whole(command: str) -> str:
-    """``command`` with the slash before an absolute path inside its placeholder."""
+    """``command`` with the slash of an absolute path moved inside its placeholder."""
     return re.sub(r"(?<=\s)/\{\{(?=path/to/)", "{{/", command)
 
 
@@ -135,5 +135,5 @@ def long_options(command: str) -> str:
 
 
 def marks_of(command: str) -> list[str]:
-    """The texts of the placeholders to fill in, in order, options left out."""
+    """The texts of the placeholders to fill in, in order, without options."""
     return [match[1] for match in _MARK.finditer(_whole(command)) if not is_option(match[1])]

@@ -1,7 +1,4 @@
-"""The first step: makes a tokenizer from chats about the pages.
-
-Owns the kinds of chat and their shares. Evaluation draws the same kinds in fresh wording.
-"""
+"""The first step, which trains the tokenizer, and the kinds of chat with their shares."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def make_pool(parts: Split) -> Pool:
-    """The material of chats: the known and the familiar pages, and the hand-written files."""
+    """The material of chats: known and familiar pages, and the hand-written files."""
     known = parts.known or parts.familiar
     seen = parts.known + parts.familiar
     tasks = read_tasks(seen)
@@ -66,13 +63,14 @@ KINDS: dict[Kind, float] = {
     with_notes.pasted: 1,
     with_notes.retrieved: 85,
 }
-"""The share of each kind, by number of chats; by tokens, 15 % are questions with what retrieval
-shows, 19 % other chats with notes, 22 % everyday tasks, 14 % tasks that look destructive and are
-not, 9 % other tasks of known pages, 6 % follow-ups, 11 % questions outside the subject, and 4 % a
-bit of everything."""
+"""The relative number of chats of each kind.
+
+By tokens, 15 % are questions with what retrieval shows, 19 % other chats with notes, 22 % everyday
+tasks, 14 % tasks that look destructive and are not, 9 % other tasks of known pages, 6 % follow-ups,
+11 % questions outside the subject, and 4 % everything else."""
 
 
 def make_chat(pool: Pool, rng: Random, style: Style) -> Chat:
-    """One chat, of a kind drawn by its share."""
+    """Draw a kind by its share, and a chat of that kind."""
     kind = rng.choices(list(KINDS), weights=list(KINDS.values()))[0]
     return kind(pool, rng, style)
