@@ -1,8 +1,8 @@
 """Evaluates the target on the hand-written questions in ``material/judged/``.
 
 The head of each file defines its line format. Training never reads these files, and no template
-makes such questions. Commands are converted to the notation of answers before they are compared,
-so a model that writes the pages' notation is not at a disadvantage.
+makes such questions. Commands from memory are converted to the notation of answers before they are
+compared, so a model that writes the pages' notation is not at a disadvantage.
 """
 
 from __future__ import annotations

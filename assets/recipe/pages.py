@@ -1,8 +1,7 @@
-"""Pages: those of the tldr project, which of them are used in training, and invented ones.
+"""Reads the pages of the tldr project, splits them for training, and invents pages.
 
-Owns reading a checkout (or the packed archive) of the tldr project and splitting it. Invented
-names, flags and commands cannot be known, so only copying helps; they depend on the arguments and
-the random generator alone. Knows nothing of chats, tokens or models.
+A checkout and an archive of the project are both read. Invented names, flags and commands cannot be
+known, so only copying helps; they depend on the arguments and the random generator alone.
 """
 
 from __future__ import annotations
@@ -56,10 +55,10 @@ class Page:
 
 @dataclass(frozen=True)
 class Split:
-    """Pages by what the model may learn from them.
+    """Pages by their use in training.
 
-    ``known`` are asked about without notes; ``familiar`` are put into notes and rarely asked about
-    without them; ``held_out`` are never seen in training.
+    ``known`` pages are asked about without notes; ``familiar`` ones are put into notes and rarely
+    asked about without them; ``held_out`` ones are never seen.
     """
 
     known: tuple[Page, ...]
@@ -68,7 +67,7 @@ class Split:
 
 
 def read_pages(source: Path) -> list[Page]:
-    """Pages of a tldr checkout or ``.tar.*`` archive, one per name, in order of name.
+    """Read the pages of a tldr checkout or ``.tar.*`` archive, one per name, sorted by name.
 
     Aliases and pages without a usable example are left out.
 
@@ -122,9 +121,9 @@ def parse_page(text: str, platform: str) -> Page | None:
 
 
 def split(pages: Iterable[Page]) -> Split:
-    """Held-out pages by a hash of the name, known ones by the list in ``material/``.
+    """Split pages: known ones by the list in ``material/``, held-out ones by a hash of the name.
 
-    Where a small checkout leaves too few held out, the last familiar pages are added.
+    If a small checkout leaves too few held out, the last familiar pages are added.
     """
     known: list[Page] = []
     familiar: list[Page] = []
@@ -142,7 +141,7 @@ def split(pages: Iterable[Page]) -> Split:
 
 
 def is_held_out(name: str) -> bool:
-    """Whether training must see no page of this name, and nothing written for it."""
+    """Whether training must see neither the page of this name nor anything written for it."""
     return not _is_known(name) and _percent(name) < HELD_OUT_PERCENT
 
 
@@ -183,7 +182,7 @@ def _syllable(rng: Random) -> str:
 
 
 def mutate_command(command: str, rng: Random, strength: float) -> str:
-    """``command`` with flags, and some placeholders, replaced by invented ones."""
+    """``command`` with flags and placeholders replaced, each with probability ``strength``."""
 
     def maybe(replacement: str) -> str:
         return replacement if rng.random() < strength else ""
@@ -205,7 +204,7 @@ def mutate_command(command: str, rng: Random, strength: float) -> str:
 
 
 def rename(page: Page, name: str) -> Page:
-    """``page`` with its command called ``name`` wherever it is a separate word."""
+    """``page`` with its command renamed to ``name`` wherever it is a separate word."""
     pattern = re.compile(rf"(?<![\w./-]){re.escape(page.name)}(?![\w-])")
 
     def swap(text: str) -> str:
@@ -218,7 +217,7 @@ def rename(page: Page, name: str) -> Page:
 def disguise(page: Page, rng: Random) -> Page:
     """``page`` under an invented name, with changed flags, its commands sometimes shuffled.
 
-    What the model remembers of the page is then misleading; only the notes are right.
+    What the model has memorised about the page then misleads; only the notes are right.
     """
     page = rename(page, invent_name(rng)) if rng.random() < 0.7 else page
     strength = rng.choice((0.0, 0.4, 0.8))
@@ -243,7 +242,7 @@ def invent_of(examples: Sequence[Example], pool: Sequence[Page], rng: Random) ->
 
 
 def invent_list(pool: Sequence[Page], rng: Random) -> Page:
-    """The same with many short tasks and commands, whose beginnings are hard to tell apart."""
+    """An invented page with many short tasks and commands, whose beginnings look alike."""
     wanted, examples = rng.randint(4, 12), []
     for _ in range(_TRIES):
         example = rng.choice(rng.choice(pool).examples)
@@ -255,7 +254,7 @@ def invent_list(pool: Sequence[Page], rng: Random) -> Page:
 
 
 def _page_of(examples: Sequence[Example], pool: Sequence[Page], rng: Random) -> Page:
-    """``examples`` as examples of one invented command."""
+    """A page with ``examples`` for one invented command."""
     name = invent_name(rng)
     changed = []
     for example in examples:

@@ -1,13 +1,13 @@
 """``python -m assets.recipe.prediction_head``: a prediction head for the embedded model.
 
-Nothing of it is shipped: it is what multi-token prediction is measured with. The embedded model's
-weights stay as they are, as the trunk of a Step-3.5, the architecture of llama.cpp that computes
-the same with heads behind it. One block is trained to say the token after the next, as DeepSeek-V3
-does (section 2.2), on answers to the questions in ``assets/known-questions.txt`` that the model has
-drawn itself. The loss is the divergence from the model's own distribution, at the first step from
-the model's states and at the second from the head's own, which is how it drafts.
+The head is not shipped; it serves to measure multi-token prediction. The embedded model's weights
+stay unchanged, as the trunk of a Step-3.5, the llama.cpp architecture that computes the same and
+supports prediction heads. One block is trained to predict the token after the next, as in
+DeepSeek-V3 (section 2.2), on answers sampled from the model to the questions in
+``assets/known-questions.txt``. The loss is the divergence from the model's own distribution. The
+first step starts from the model's states and the second from the head's own, as in drafting.
 
-Every tenth question is held out, and asked by the workload beside the file.
+Every tenth question is held out and goes into a workload in the same folder.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ ASSETS = Path(__file__).parents[1]
 TARGET, QUESTIONS = ASSETS / "target-f16.gguf", ASSETS / "known-questions.txt"
 ARCHITECTURE = "step35"
 HELD_OUT = 10
-"""Every so many questions one is held out."""
+"""One in this many questions is held out."""
 TEMPERATURES = (0.0, 0.6, 1.0)
 MAX_ANSWER_TOKENS, DRAFT_TOKENS = 160, 6
 BATCH_CHATS = 16
 RATE, WARM_STEPS = 3e-3, 20
 STEP_WEIGHTS = (1.0, 0.6)
-"""Of the loss at the first and the second drafted token."""
+"""Weights of the loss at the first and the second drafted token."""
 
 
 @dataclass(frozen=True)
 class AnsweredChat:
-    """The tokens of a chat, and how many of them came before its answer."""
+    """The tokens of a chat, and how many of them precede the answer."""
 
     tokens: list[int]
     prompt: int
 
 
 class PredictionHead(nn.Module):
-    """A block over the embedding of a token and the state before it."""
+    """A block over a token's embedding and the preceding hidden state."""
 
     def __init__(self, trunk: Llama) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class PredictionHead(nn.Module):
         self.block.load_state_dict(trunk.layers[-1].state_dict())
 
     def forward(self, embedded: Tensor, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """(batch, length, width) of tokens and of the states before them to the states behind."""
+        """Map embeddings and preceding states to the next states, all (batch, length, width)."""
         epsilon = self.block.shape.epsilon
         pair = [
             F.rms_norm(embedded, embedded.shape[-1:], self.enorm, epsilon),
@@ -89,7 +89,7 @@ class PredictionHead(nn.Module):
 
 
 def draw_answers(model: LlamaModel, questions: Sequence[str], seed: int) -> Iterator[AnsweredChat]:
-    """The model's answers to all questions at each temperature, in random order, for ever."""
+    """An endless stream of answers, in random order and at random `TEMPERATURES`."""
     rng, stops = Random(seed), model.vocabulary.stops
     drafters: list[Drafter] = [PromptLookup(), TokenRecycling()]
     budget = FixedBudget(DRAFT_TOKENS, CostModel(), AcceptanceModel())
@@ -105,7 +105,7 @@ def draw_answers(model: LlamaModel, questions: Sequence[str], seed: int) -> Iter
 
 
 def trunk_states(trunk: Llama, ids: Tensor) -> Tensor:
-    """Ids (batch, length) to the states before the final norm."""
+    """The states before the final norm, for ids (batch, length)."""
     x = F.embedding(ids, trunk.embed_tokens)
     for layer in trunk.layers:
         x, _ = layer(x, trunk.cos[: ids.shape[1]], trunk.sin[: ids.shape[1]])
@@ -113,7 +113,7 @@ def trunk_states(trunk: Llama, ids: Tensor) -> Tensor:
 
 
 def head_loss(trunk: Llama, head: PredictionHead, chats: Sequence[AnsweredChat]) -> Tensor:
-    """The mean divergence of the head's steps from the model's distribution, over all answers."""
+    """The mean divergence of the head's predictions from the model's, over all answer tokens."""
     longest = max(len(chat.tokens) for chat in chats)
     ids = torch.zeros(len(chats), longest, dtype=torch.long)
     wanted = torch.zeros(len(chats), longest, dtype=torch.bool)
@@ -128,7 +128,7 @@ def head_loss(trunk: Llama, head: PredictionHead, chats: Sequence[AnsweredChat])
     cos, sin = trunk.cos[:longest], trunk.sin[:longest]
     total = states.new_zeros(())
     for weight in STEP_WEIGHTS:
-        # The state behind a token goes with the next one; the first token has none.
+        # Each token is paired with the state of the one before it; the first has none.
         states = head(embedded, F.pad(states, (0, 0, 1, -1)), cos, sin)
         said = F.rms_norm(states[wanted], states.shape[-1:], head.norm, trunk.shape.epsilon)
         guessed = trunk.logits(said).log_softmax(dim=-1)
@@ -139,7 +139,7 @@ def head_loss(trunk: Llama, head: PredictionHead, chats: Sequence[AnsweredChat])
 def train(
     trunk: Llama, head: PredictionHead, chats: Sequence[AnsweredChat], seconds: float, seed: int
 ) -> None:
-    """Train the head on `chats` for about `seconds`, with a rate that falls to zero by then."""
+    """Train the head on `chats` for about `seconds`, with a learning rate that decays to zero."""
     rng, optimiser = Random(seed), torch.optim.AdamW(head.parameters(), RATE, betas=(0.9, 0.98))
     began, updates, order = monotonic(), 0, list[AnsweredChat]()
     while (spent := monotonic() - began) < seconds:
@@ -160,7 +160,7 @@ def train(
 
 
 def export(trunk: Llama, head: PredictionHead, source: Path, path: Path) -> None:
-    """Write the model in `source` with the head behind it to `path`, as a Step-3.5."""
+    """Write the model in `source` and the head to `path`, as a Step-3.5."""
     shape, blocks = trunk.shape, trunk.shape.layers
     writer = gguf.GGUFWriter(path, ARCHITECTURE)
     writer.add_name("specchat target with a prediction head")
@@ -183,10 +183,11 @@ def export(trunk: Llama, head: PredictionHead, source: Path, path: Path) -> None
 
 
 def _describe(writer: Any, shape: LlamaShape) -> None:
-    """A Step-3.5 that computes a Llama: its window covers the context, and all of a head turns.
+    """Describe a Step-3.5 that computes a Llama: sliding windows cover the context.
 
-    The architecture rotates halves of a head, as in training, and in layers without a window only
-    half of the elements that the file names.
+    The architecture pairs the halves of a head for rotation, as in training. In layers without a
+    window it rotates only half of the elements that the file names, so the file names twice as
+    many.
     """
     writer.add_block_count(shape.layers)
     writer.add_uint32(f"{ARCHITECTURE}.nextn_predict_layers", 1)

@@ -1,7 +1,7 @@
-"""What the model of questions is trained on: entries of pages, and questions that they answer.
+"""Draws the training data of the model of questions: entries, and questions that they answer.
 
 Each chat is an entry as retrieval reads it (`engines.retrieval.excerpts.entry_text`) and a
-question. The loss of other tokens than the question's is next to nothing.
+question. Tokens outside the question hardly count in the loss.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from engines.retrieval.excerpts import entry_text, split_lists
 
 _TRIES = 20
 _OWN_WORDS = 0.8
-"""The share of questions about tasks of any page; the others are about everyday tasks."""
+"""The share of questions about tasks of any page; the others ask for everyday tasks."""
 
 
 def ask_for_entry(pool: Pool, rng: Random, style: Style) -> Chat:
-    """The entry of a task, and the task in a person's own words."""
+    """A chat of a task's entry and a question for it in a person's own words."""
     task, entry = _draw(pool, rng)
     question = rng.choice(task.phrases)
     asked = slip(question, rng) if rng.random() < style.slips else question
@@ -29,7 +29,7 @@ def ask_for_entry(pool: Pool, rng: Random, style: Style) -> Chat:
 
 
 def _draw(pool: Pool, rng: Random) -> tuple[Task, str]:
-    """A task that has an entry; in the page's words, where no hand-written one is found."""
+    """A task and its entry; in the page's words if no hand-written task is found."""
     tasks = pool.own_words if pool.own_words and rng.random() < _OWN_WORDS else pool.tasks
     for _ in range(_TRIES if tasks else 0):
         task = rng.choice(tasks)

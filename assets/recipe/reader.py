@@ -1,6 +1,6 @@
-"""A model file that answers chats greedily, and what an answer says.
+"""Answers chats greedily with a model file, and parses the answers.
 
-Owns reading the GGUF files, through transformers, so that what is measured is what is shipped.
+The GGUF files themselves are loaded, through transformers, so the shipped weights are measured.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _NAME = re.compile(r"Use `([^`]+)`")
 
 
 def command_of(answer: str) -> str:
-    """The first fenced command of an answer; empty where there is none."""
+    """The first fenced command of an answer; empty if there is none."""
     found = _FENCE.search(answer)
     return found[1] if found else ""
 
 
 def name_of(answer: str) -> str:
-    """The command name an answer gives; empty where there is none."""
+    """The command name that an answer gives; empty if there is none."""
     found = _NAME.search(answer)
     return found[1] if found else ""
 
@@ -50,7 +50,7 @@ def well_formed(answer: str) -> bool:
 
 
 def fraction(marks: Iterable[bool]) -> float:
-    """The fraction of ``marks`` that are true; 0 of none."""
+    """The fraction of ``marks`` that are true; 0 if there are none."""
     values = list(marks)
     return sum(values) / max(len(values), 1)
 

@@ -1,7 +1,7 @@
-"""What retrieval shows of pages for one question: the items of their chunks that answer it best.
+"""What retrieval shows of pages for one question: the best items of their chunks.
 
-Owns how the recipe counts words where the program has an index. Which items are kept is the
-program's business (`engines.retrieval.excerpts`), so that training sees what answering will.
+The recipe counts words where the program has an index. The program's own code
+(`engines.retrieval.excerpts`) chooses the items, so training sees what the program will show.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from engines.retrieval.translations import TRANSLATIONS_FILE, Translations
 
 QUESTION_MODEL_FILE = "question-model-f16.gguf"
 ITEMS = 1
-"""Kept of all chunks together in evaluation, as in the program: see README.md, "What retrieval
-shows"."""
+"""Items kept of all chunks together in evaluation, as in the program; see README.md, "What
+retrieval shows"."""
 
 
 @cache
 def translations() -> Translations:
-    """The shipped ones."""
+    """The shipped word translations."""
     return Translations.read(Path(__file__).parents[1] / TRANSLATIONS_FILE)
 
 
 @cache
 def question_model() -> QuestionModel:
-    """The shipped one; chats for training are drawn without it, which is much faster."""
+    """The shipped model of questions; training chats are drawn without it, which is much faster."""
     from engines.llama.question_model import LlamaQuestionModel
 
     return LlamaQuestionModel(Path(__file__).parents[1] / QUESTION_MODEL_FILE)
 
 
 class PageStatistics:
-    """How common words are among the chunks of pages: `question_likelihood.WordStatistics`."""
+    """How many chunks of pages hold a word; a `question_likelihood.WordStatistics`."""
 
     def __init__(self, pages: Iterable[str]) -> None:
         """Args:
@@ -51,11 +51,11 @@ class PageStatistics:
         self._chunks, self._counts = len(chunks), Counter(chain(*keys))
 
     def __len__(self) -> int:
-        """How many chunks there are."""
+        """Number of chunks."""
         return self._chunks
 
     def frequency(self, word: str) -> int:
-        """How many chunks hold `word`."""
+        """Number of chunks that hold `word`."""
         (keys,) = keys_in([word])
         return min((self._counts[key] for key in keys), default=0)
 
@@ -68,6 +68,6 @@ class PageStatistics:
         least: float = MIN_FIT,
         model: QuestionModel | None = None,
     ) -> list[PassageExcerpt]:
-        """What is kept of `chunks`, best first: so many items that fit so well."""
+        """The best `items` of `chunks` with a fit of at least `least`, best first."""
         asked = parse_question(question, translations, self, model)
         return excerpts(chunks, asked, items, least)

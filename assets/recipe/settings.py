@@ -1,7 +1,7 @@
-"""The sizes of a run: ``wide`` makes a pair of the shipped shapes on a GPU, ``briefly`` goes on
-from it on a CPU, ``full`` makes a narrower pair on a CPU, ``tiny`` takes a minute.
+"""The sizes, rates and token counts of a run.
 
-Owns numbers, nothing else.
+``wide`` trains a pair of the shipped shapes on a GPU, ``briefly`` trains it further on a CPU,
+``full`` trains a narrower pair on a CPU, and ``tiny`` takes a minute.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Shape:
     """A Llama model: head size 64, tied embeddings, as many key heads as query heads.
 
     In training, the first head of layer ``chooser`` is guided to attend to the requested task, and
-    the first heads of layers ``copiers`` to the token to copy next. The weights do not show which
-    heads were guided.
+    the first heads of layers ``copiers`` to the token to copy next. The model file does not record
+    which heads were guided.
     """
 
     layers: int
@@ -40,7 +40,7 @@ class Shape:
 
     @property
     def llama(self) -> LlamaShape:
-        """The sizes as the model takes them."""
+        """The shape in the form that the model takes."""
         return LlamaShape(
             layers=self.layers,
             width=self.width,
@@ -59,11 +59,9 @@ class Shape:
 class Schedule:
     """How a model is trained: total tokens, chats per step, and learning rates.
 
-    A chat has some 200 tokens.
-
-    ``matrix_rate`` is Muon's, ``other_rate`` AdamW's; both are constant until the fraction
-    ``decay_from`` of the tokens is seen, and then decay to zero. ``dropout`` is the fraction of
-    what each layer adds that is left out.
+    A chat has some 200 tokens. ``matrix_rate`` is Muon's, ``other_rate`` AdamW's; both are constant
+    until the fraction ``decay_from`` of the tokens is seen, and then decay to zero. ``dropout`` is
+    the dropout rate of what each layer adds.
     """
 
     tokens: int
@@ -77,7 +75,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Setting:
-    """One run, from pages to GGUF files, and how many questions of each kind measure it."""
+    """One run from pages to GGUF files, and the number of questions of each kind in evaluation."""
 
     longest: int
     target: Shape
@@ -127,13 +125,14 @@ WIDE = replace(
     target_schedule=Schedule(tokens=212_000_000, step_chats=768, decay_from=0.45, dropout=0.1),
     draft_model_schedule=Schedule(tokens=62_000_000, step_chats=384),
 )
-"""31 MB and 3 MB. The rates are those of ``full``: Muon's carry over from width to width (Large et
-al., "Scalable Optimization in the Modular Norm", 2024), and larger steps, which are less noisy,
-allow higher rates but need none. At a rotary base of 10,000 only 11 of a head's 32 pairs turn by
-less than 1.5 over 500 tokens, so that they can match a question with a task by its words; here it
-is 17. A single head over bags of tokens learns that sooner (.28 of the tasks of new phrases found
-after 8,700, not .22), and in the end as well. Each hand-written phrase is seen some forty times:
-hence the dropout.
+"""Files of 31 MB and 3 MB.
+
+The rates are those of ``full``: Muon's transfer across widths (Large et al., "Scalable Optimization
+in the Modular Norm", 2024), and larger steps, which are less noisy, allow higher rates but need
+none. At a rotary base of 10,000 only 11 of a head's 32 pairs turn by less than 1.5 over 500 tokens,
+so that they can match a question with a task by its words; at 500,000 it is 17. A single head over
+bags of tokens learns that sooner (.28 of the tasks of new phrases found after 8,700, not .22), and
+ends as well. Dropout is used because each hand-written phrase is seen some forty times.
 """
 BRIEFLY = replace(
     WIDE,

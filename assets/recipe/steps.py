@@ -1,8 +1,8 @@
 """The steps of the recipe: one command for each, and ``all`` for all of them.
 
-The steps are functions of the same few paths. Owns the layout of the working folder:
-``tokenizer.json``, ``target``, ``draft-model``, ``question-model`` (checkpoints), and in the folder
-of results: the GGUF files, the word translations and ``figures.json``.
+The working folder holds ``tokenizer.json`` and the checkpoints ``target``, ``draft-model`` and
+``question-model``; the folder of results holds the GGUF files, the word translations and
+``figures.json``.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Recipe:
     """The input of every step.
 
     ``pages`` is a tldr checkout or archive, ``work`` the folder of checkpoints, ``out`` the folder
-    of results; ``seed`` determines the chats and their order. ``start`` is a folder with the GGUF
-    files of a pair to go on from, or of a target alone; None trains from nothing. ``tokens`` stand
-    in place of the setting's; training pauses after ``minutes``.
+    of results; ``seed`` determines the chats and their order. Training starts from the GGUF files
+    in the folder ``start``, of a pair or of a target alone, or from random weights if it is None.
+    ``tokens`` replaces the setting's count; training pauses after ``minutes``.
     """
 
     setting: Setting
@@ -76,16 +76,16 @@ class Recipe:
         return self.work / "tokenizer.json"
 
     def run(self, role: str) -> TrainingRun:
-        """The run of the ``target`` or the ``draft-model``, at its checkpoint if it has one."""
+        """The training run of a role, resumed from its checkpoint if there is one."""
         return TrainingRun(self.setting.shapes[role], self.work / role, self.given(role))
 
     def given(self, role: str) -> Mapping[str, Tensor] | None:
-        """The weights to go on from; None: at random."""
+        """The weights to start from; None starts from random ones."""
         path = self.start / FILES[role] if self.start else None
         return read_llama_file(path).weights if path and path.exists() else None
 
     def frozen_target(self) -> Llama:
-        """The trained target, or the one to go on from.
+        """The trained target, or the given one, frozen.
 
         Raises:
             InputError: there is neither.
@@ -93,7 +93,7 @@ class Recipe:
         return load_frozen_target(self.target(), self.setting.target)
 
     def target(self) -> Mapping[str, Tensor]:
-        """The weights of the trained target, or of the one to go on from.
+        """The weights of the trained target, or of the given one.
 
         Raises:
             InputError: there is neither.
@@ -103,7 +103,7 @@ class Recipe:
         return load_weights(checkpoint) if given is None or trained else given
 
     def train(self, run: TrainingRun, schedule: Schedule, loss: Loss, kind: Kind) -> None:
-        """Train ``run`` on chats that other processes draw: on every core but one for a GPU."""
+        """Train ``run`` on chats drawn by worker processes; for a GPU, on all cores but one."""
         setting = self.setting
         chats, longest = schedule.step_chats, setting.longest
         source = ChatSource(self.pages, self.tokenizer, kind, chats, longest, self.seed)
@@ -136,7 +136,7 @@ def step_train(recipe: Recipe) -> None:
 
 
 def step_learn_questions(recipe: Recipe) -> None:
-    """Train the model of questions; it begins with the target's first layers if as wide."""
+    """Train the model of questions, starting from the target's first layers if the widths match."""
     role, shape = "question-model", recipe.setting.question_model
     given = recipe.given(role)
     if given is None and recipe.setting.target.width == shape.width:
@@ -147,7 +147,7 @@ def step_learn_questions(recipe: Recipe) -> None:
 
 
 def first_layers(weights: Mapping[str, Tensor], shape: Shape) -> Mapping[str, Tensor]:
-    """What a model of ``shape`` takes over from a deeper one of the same width."""
+    """The weights of a model of ``shape``, taken from a deeper one of the same width."""
     return {name: weights[name] for name in Llama(shape.llama).state_dict()}
 
 
@@ -158,7 +158,7 @@ def step_distil(recipe: Recipe) -> None:
 
 
 def step_export(recipe: Recipe) -> None:
-    """Write the checkpoints that there are as GGUF files.
+    """Write the existing checkpoints as GGUF files.
 
     Raises:
         InputError: there is none.

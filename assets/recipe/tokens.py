@@ -1,12 +1,11 @@
-"""From text to token ids: the tokenizer, and a chat as ids with loss weights and alignment.
+"""The tokenizer, and chats as token ids with loss weights and alignment.
 
-Owns the special tokens, the ChatML form, and the alignment of answers with their notes and
-questions, which guides attention in training. The alignment knows answers and pages by their text
-alone, so that any chat whose notes contain the requested task is aligned, however it was made.
+The alignment of answers with their notes and questions guides attention in training. It works on
+text alone, so any chat whose notes contain the requested task is aligned, however it was made.
 
 The tokenizer is trained with stricter boundaries than it is used with: no merge crosses a backtick,
-a brace pair or a digit, so a command has the same tokens in a page, between backticks, as in an
-answer, on a line of its own.
+a brace pair or a digit, so a command has the same tokens between backticks in a page as on its own
+line in an answer.
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ WEIGHT_SCALE = 20
 REPEATED_WEIGHT = 0.1
 """Weight, outside answers, of a token that has followed the same token earlier in the chat.
 
-The text of notes is unpredictable, but its repetitions can be copied: each is a lesson in copying.
+The text of notes is unpredictable, but its repetitions can be copied, which trains copying.
 """
 
 COPIED_WEIGHT = 2.5
-"""Least weight of an answer's token that is copied: a value is one token in thirty of its answer,
-and the command is wrong without it."""
+"""Minimum weight of a copied token in an answer: a value is one token in thirty of its answer, and
+the command is wrong without it."""
 
 QUESTION_WEIGHT = 0.15
 """Weight of a question's tokens: predicting them teaches the words that people use."""
 
 _LONGEST_QUESTION = 300
-"""In characters; a longer message holds a page, which is no question."""
+"""In characters; a longer user message contains a page."""
 
 NO_SOURCE = -1
 """In place of an index: this token is not copied."""
@@ -98,7 +97,7 @@ def render_prompt(chat: Chat) -> str:
 
 
 class _Span(NamedTuple):
-    """Text with one loss weight; ``read``: text the model only reads (not part of an answer)."""
+    """Text with one loss weight; ``read`` marks text that the model only reads."""
 
     text: str
     weight: float = 0.0
@@ -108,8 +107,8 @@ class _Span(NamedTuple):
 class Encoded(NamedTuple):
     """A chat as the trainer reads it; four arrays (n,).
 
-    ``weights`` are those of predicting this token, in units of 1/20; ``copied`` and ``chosen``
-    are as in `align`.
+    ``weights`` holds the loss weight of predicting each token, in units of 1/20; ``copied`` and
+    ``chosen`` are as in `align`.
     """
 
     ids: NDArray[np.uint16]
@@ -142,7 +141,7 @@ def _encode(tokenizer: Tokenizer, spans: Sequence[_Span]) -> Encoded:
 
 
 def _repeated(ids: NDArray[np.uint16]) -> NDArray[np.bool_]:
-    """Which tokens form, with the previous one, a pair that occurred earlier in ``ids`` (n,)."""
+    """Which tokens form a pair with their predecessor that occurred earlier in ``ids`` (n,)."""
     pairs = ids[:-1].astype(np.int64) << 16 | ids[1:]
     first = np.unique(pairs, return_index=True)[1]
     repeated = np.ones(len(ids), np.bool_)
@@ -205,10 +204,10 @@ def align(text: str, starts: NDArray[np.int64], ids: NDArray[np.uint16]) -> tupl
 
 
 def _values(text: str, answer: re.Match[str]) -> Iterator[tuple[tuple[int, int], int]]:
-    """Where the command of ``answer`` holds a value of the questions before it, the last first.
+    """Where the command of ``answer`` holds a value of an earlier question, last question first.
 
-    Each as its span and the place of the same text in a question; of ``3G`` for ``3 GB``, the
-    number.
+    Yields the value's span and the position of the same text in the question; for ``3G`` named as
+    ``3 GB``, those of the number.
     """
     command, taken = answer.start("command"), set[int]()
     for question in reversed(list(_QUESTION.finditer(text, 0, answer.start()))):
@@ -227,7 +226,7 @@ def _values(text: str, answer: re.Match[str]) -> Iterator[tuple[tuple[int, int],
 
 
 def _named_later(text: str, question: re.Match[str], command: str) -> set[str]:
-    """The words of ``command`` that a follow-up may have named: they were not there before."""
+    """The words of ``command`` that do not occur before the follow-up ``question``."""
     before = text[: question.start()]
     if _ANSWERED not in before:
         return set()
@@ -236,12 +235,12 @@ def _named_later(text: str, question: re.Match[str], command: str) -> set[str]:
 
 @lru_cache(maxsize=4096)
 def whole(value: str) -> re.Pattern[str]:
-    """Finds ``value`` where it is no part of a longer word; never, if it is empty."""
+    """A pattern for ``value`` as a whole word; it never matches if ``value`` is empty."""
     return re.compile(rf"(?<!\w){re.escape(value)}(?!\w)") if value else re.compile(r"(?!)")
 
 
 def _point(chosen: Indices, starts: NDArray[np.int64], span: tuple[int, int], place: int) -> None:
-    """Let the tokens of ``span`` refer to the token at ``place``."""
+    """Set the mark of the tokens in ``span`` to the token at ``place``."""
     first, stop = np.searchsorted(starts, span)
     chosen[first:stop] = np.searchsorted(starts, place)
 
@@ -253,7 +252,7 @@ def _match(
     span: tuple[int, int],
     origin: int,
 ) -> None:
-    """Align the tokens of ``span``, and the space before it, with those from ``origin`` on."""
+    """Align the tokens of ``span`` and the preceding space with those from ``origin`` on."""
     first, stop = np.searchsorted(starts, (span[0] - 1, span[1]))
     own = np.arange(first, stop)
     place = starts[own] - span[0] + origin

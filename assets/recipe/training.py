@@ -1,12 +1,11 @@
-"""The training loop, which can be interrupted and resumed, the losses and the optimiser.
+"""The resumable training loop, the losses and the optimiser.
 
-Owns schedule, progress line and checkpoints (safetensors and JSON, replaced atomically). The loss
-is a parameter: the target (next token) and the draft model (the target's distribution) share the
-loop.
+Checkpoints (safetensors and JSON) are replaced atomically. The loss is a parameter, so the target
+(next token) and the draft model (the target's distribution) share the loop.
 
-The optimiser: Muon on the matrices, AdamW on the rest, over float32 master weights of a model that
-may be bf16. Muon: Keller Jordan, "Muon: An optimizer for hidden layers in neural networks" (2024);
-the Newton-Schulz steps run on stacks of equal shape, in the model's own type.
+The optimiser runs Muon on the matrices and AdamW on the rest, over float32 master weights of a
+model that may be bf16. Muon: Keller Jordan, "Muon: An optimizer for hidden layers in neural
+networks" (2024); the Newton-Schulz steps run on stacks of equal shape, in the model's dtype.
 """
 
 from __future__ import annotations
@@ -35,9 +34,10 @@ from engines.distillation.model import Llama
 _LOG = logging.getLogger(__name__)
 _SAVE_SECONDS = 240.0
 _BATCH_TOKENS = {"cpu": 1536, "cuda": 49_152}
-"""The most tokens of one forward pass: enough for large products, and few enough that a step is
-several passes to distribute over threads; what keeps a GPU busy for longer than its kernels take to
-launch."""
+"""Maximum number of tokens in a forward pass.
+
+On a CPU, large enough for efficient products and small enough that a step has several passes to
+distribute over threads; on a GPU, large enough that kernels run longer than they take to launch."""
 
 GUIDANCE_WEIGHT = 0.5
 """Weight of the guidance loss of one position, relative to one token."""
@@ -48,14 +48,14 @@ Loss = Callable[[Llama, TrainingBatch], Tensor]
 
 @dataclass
 class Progress:
-    """The progress of a run; stored as JSON beside the weights."""
+    """The progress of a run, stored as JSON next to the weights."""
 
     tokens: int = 0
     updates: int = 0
 
 
 def pick_device() -> tuple[torch.device, torch.dtype]:
-    """CUDA in bf16 where available; else the CPU, in bf16 where it has native bf16 products."""
+    """CUDA in bf16 if available, else the CPU, in bf16 if it multiplies that natively."""
     if torch.cuda.is_available():
         return torch.device("cuda"), torch.bfloat16
     native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
@@ -65,7 +65,7 @@ def pick_device() -> tuple[torch.device, torch.dtype]:
 def make_next_token_loss(shape: Shape) -> Loss:
     """Weighted cross entropy of the next token, plus the guidance loss of the guided heads.
 
-    Computed only where the weight is not zero.
+    The logits are computed only where the weight is not zero.
     """
 
     def loss(model: Llama, batch: TrainingBatch) -> Tensor:
@@ -79,7 +79,7 @@ def make_next_token_loss(shape: Shape) -> Loss:
 
 
 def distribute(batches: list[TrainingBatch], hands: int) -> list[list[TrainingBatch]]:
-    """``batches`` in ``hands`` shares of about equal size, largest first."""
+    """``batches`` in ``hands`` shares of about equal size, each with its largest batch first."""
     shares: list[list[TrainingBatch]] = [[] for _ in range(hands)]
     sizes = [0] * hands
     for batch in sorted(batches, key=lambda batch: -batch.tokens):
@@ -92,7 +92,7 @@ def distribute(batches: list[TrainingBatch], hands: int) -> list[list[TrainingBa
 def rate_factor(schedule: Schedule, progress: Progress) -> float:
     """The factor on the learning rate: warm-up, plateau, then 1 - sqrt decay to zero.
 
-    It decays fast at first and slowly at the end, and beats linear decay (Hägele et al., "Scaling
+    The decay is fast at first and slow at the end, and beats linear decay (Hägele et al., "Scaling
     Laws and Compute-Optimal Training Beyond Fixed Training Durations", 2024, section 4).
     """
     warm = min(1.0, (progress.updates + 1) / schedule.warm_steps)
@@ -106,10 +106,10 @@ class TrainingRun:
     def __init__(
         self, shape: Shape, folder: Path, weights: Mapping[str, Tensor] | None = None
     ) -> None:
-        """``weights`` are where a run without a checkpoint begins; None: at random."""
+        """``weights`` initialise a run without a checkpoint; None initialises it at random."""
         self.folder = folder
         self.device, self.dtype = pick_device()
-        # cuDNN plans its attention anew for each shape, and few batches have one that was seen.
+        # cuDNN plans attention separately for each shape, and few shapes occur twice.
         torch.backends.cuda.enable_cudnn_sdp(False)
         torch.manual_seed(0)
         self.model = Llama(shape.llama)
@@ -133,8 +133,8 @@ class TrainingRun:
     ) -> None:
         """Train on ``steps`` until the schedule's tokens are seen or ``seconds`` have passed.
 
-        ``steps`` begin with step ``progress.updates``. The checkpoint is written however it ends,
-        an interrupt included.
+        ``steps`` begins with step ``progress.updates``. The checkpoint is written however training
+        ends, also on an interrupt.
         """
         threads = torch.get_num_threads()
         self.threads = 1 if self.device.type == "cuda" else threads
@@ -183,9 +183,9 @@ class TrainingRun:
     ) -> Tensor:
         """Sum the gradients of ``batches``, distributed over the threads; returns the mean loss.
 
-        One thread per product is faster on a CPU than sharing each product. Each thread sums its
-        own batches: summing in the caller would make the threads wait. No value is read here: a GPU
-        would have to be waited for.
+        On a CPU, one thread per product is faster than several threads sharing each product. Each
+        thread sums its own batches, since summing in the caller would make the threads wait. No
+        value is read here, which would synchronise with the GPU.
         """
         parameters = list(self.model.parameters())
 
@@ -284,7 +284,7 @@ def load_weights(folder: Path) -> dict[str, Tensor]:
     """The float32 weights of the checkpoint in ``folder``, by parameter name.
 
     Raises:
-        InputError: nothing was trained there yet.
+        InputError: there is no checkpoint.
     """
     path = folder / "state.safetensors"
     if not path.exists():
@@ -305,8 +305,8 @@ MAX_HEAD_NORM = 12.0
 """The largest Frobenius norm of a head's query or key matrix.
 
 Muon's steps do not shrink with their gradient, so these matrices grow until attention saturates,
-and saturated attention hardly learns. Kimi Team, "Kimi K2" (2025), section 2.1, clips the product
-of the two where it sees their logits; here the weights themselves are clipped.
+and saturated attention hardly learns. Kimi Team, "Kimi K2" (2025), section 2.1, clips by the
+observed attention logits; here the norms of the weights are clipped.
 """
 
 
@@ -323,7 +323,7 @@ def orthogonalise(stack: Tensor) -> Tensor:
 
 
 def clip_heads(matrix: Tensor) -> None:
-    """Scale down, in place, each head of a query or key matrix (heads * 64, width) if too large."""
+    """Clip, in place, each head of a query or key matrix (heads * 64, width) by its norm."""
     heads = matrix.view(-1, _HEAD, matrix.shape[1])
     norms = heads.norm(dim=(1, 2), keepdim=True)
     heads.mul_((MAX_HEAD_NORM / norms).clamp(max=1.0))

@@ -1,10 +1,9 @@
-"""Which words of people's questions stand for which words of texts.
+"""Learns which words of people's questions stand for which words of texts.
 
-Learned from tasks in people's own words, as the translation probabilities of IBM Model 1 (Brown et
-al., 1993, section 4.1) from a page's words to a question's (Berger and Lafferty, SIGIR 1999). Two
-hand-written dictionaries are the prior: of rare words, pairs say little. Questions outside the
-subject count as questions, too, or their words would pass for rare ones. Refuses to know which
-pages take part.
+The translation probabilities are those of IBM Model 1 (Brown et al., 1993, section 4.1), from a
+page's words to a question's (Berger and Lafferty, SIGIR 1999), learned from tasks in people's own
+words. Two hand-written dictionaries are the prior, since pairs say little about rare words.
+Questions outside the subject are counted, too; otherwise their words would seem rare.
 """
 
 from __future__ import annotations
@@ -26,42 +25,45 @@ from engines.retrieval.question_likelihood import UNSEEN_CHANCE
 from engines.retrieval.question_words import words_of
 
 ROUNDS = 5
-"""Of expectation maximisation; later ones only sharpen what is rare."""
+"""Rounds of expectation maximisation; more rounds only sharpen the chances of rare words."""
 MIN_COUNT = 1.0
-"""Expected number of times that a word stands for the other in all pairs, unless a dictionary has
-the two. With .5, the file is nearly twice as long, and nothing is found better."""
+"""Minimum expected number of times that one word stands for the other, unless a dictionary has the
+pair. With .5, the file is nearly twice as long and retrieval no better."""
 MIN_LIFT = 2.0
-"""How much likelier a word is for the other than in any question, at least; less adds nothing."""
+"""Minimum ratio of a word's chance given the other word to its chance in any question. Lower values
+add nothing."""
 PRIOR_COUNT = 5.0
-"""Added to how often a page's word occurs, so that rare ones promise little."""
+"""Added to the occurrences of a page's word, so that rare words get low chances."""
 DICTIONARY_COUNT = 20.0
-"""What a dictionary's entry counts together, in occurrences of its word."""
+"""Total count of a dictionary's entry, in occurrences of its word."""
 OWN_COUNT = 8.0
-"""Occurrences of a word that `UNSEEN_CHANCE` counts for."""
+"""Pseudo-occurrences in which a word stands for itself with `UNSEEN_CHANCE`."""
 SECONDARY, LATER = 0.35, 0.85
-"""What a dictionary's weaker words count, and each word relative to the one before."""
+"""Weight of a dictionary's weaker words, and of each word relative to the previous one."""
 
 Pair = tuple[Sequence[str], Sequence[str]]
-"""The different words of a question, and those of the text that answers it, as stems."""
+"""The distinct stems of a question, and those of the text that answers it."""
 
 LearnedWord = tuple[str, float, Mapping[str, float]]
-"""A word of questions, its share, and the chances by words of texts."""
+"""A word of questions, its share of all of them, and its chance by word of texts."""
 
 _NO_WORD = ""
-"""Stands in every text, for words of a question that nothing in it asks for."""
+"""The null word of Model 1: part of every text, for words that no other word of it explains."""
 
 
 def translate(
     tasks: Iterable[Task], pages: Mapping[str, Page], outside: Sequence[str]
 ) -> list[LearnedWord]:
-    """What is learned from the phrases of `tasks`, whose pages are found in `pages` by their names,
-    and from questions `outside` the subject."""
+    """Learn from the phrases of `tasks` and from questions `outside` the subject.
+
+    `pages` holds the tasks' pages by name.
+    """
     elsewhere = Counter(word for words in terms_in(outside) for word in words)
     return learn(pairs(tasks, pages), read_dictionaries(), elsewhere)
 
 
 def pairs(tasks: Iterable[Task], pages: Mapping[str, Page]) -> list[Pair]:
-    """Each phrase that asks for a task, with the task, its command and the page's summary."""
+    """Pair each phrase with its task, command and the page's summary."""
     asked, answering = [], []
     for task in tasks:
         page = pages.get(task.name)
@@ -78,7 +80,7 @@ def pairs(tasks: Iterable[Task], pages: Mapping[str, Page]) -> list[Pair]:
 
 @cache
 def read_dictionaries() -> dict[str, dict[str, float]]:
-    """By word of texts the words that people ask for it with, and what each counts; as stems.
+    """The words that people ask with and their weights, by word of texts; all as stems.
 
     ``asked_with.txt`` has it as ``word: words of questions | weaker ones``, ``answered_with.txt``
     the other way around: ``word of questions: words of texts | weaker ones``.
@@ -117,11 +119,10 @@ def learn(
     dictionary: Mapping[str, Mapping[str, float]],
     elsewhere: Mapping[str, int],
 ) -> list[LearnedWord]:
-    """By word of questions its share of all, and the chances for words of texts, the most frequent
-    pairs first.
+    """Each word of questions with its share and chances, the most frequent pairs first.
 
     Args:
-        elsewhere: how often other questions have a word; they count half of all.
+        elsewhere: counts of words in other questions, which make up half of each share.
     """
     expected = expect_counts(learned_from)
     whole, others = sum(expected.asked.values()) or 1.0, sum(elsewhere.values()) or 1
@@ -156,17 +157,17 @@ def learn(
 
 
 def _ranked(found: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    """The chances, by falling counts."""
+    """The chances in descending order of counts."""
     ranked = sorted(found, key=lambda other: (-found[other][0], other))
     return {other: found[other][1] for other in ranked}
 
 
 @dataclass(frozen=True)
 class ExpectedCounts:
-    """How often words stand for each other in all pairs, as Model 1 expects it.
+    """Model 1's expected counts of one word standing for another.
 
-    ``pairs``: by a question's word and a text's; ``asked``, ``answering``: by word of questions and
-    of texts, in all.
+    ``pairs`` holds them by a question's word and a text's, ``asked`` and ``answering`` their sums
+    by word of questions and by word of texts.
     """
 
     pairs: Mapping[tuple[str, str], float]
@@ -175,7 +176,7 @@ class ExpectedCounts:
 
 
 def expect_counts(learned_from: Sequence[Pair]) -> ExpectedCounts:
-    """The counts after `ROUNDS` rounds."""
+    """The expected counts after `ROUNDS` rounds."""
     asked: dict[str, int] = {}
     answering = {_NO_WORD: 0}
     rows = [
@@ -203,9 +204,12 @@ def _words(learned_from: Iterable[Pair]) -> Iterable[tuple[str, Sequence[str]]]:
 def _iterate(
     cells: NDArray[np.int64], places: NDArray[np.int64], of_other: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Expected counts by cell, a pair of words. `cells` and `places` are, by candidate, its cell
-    and the occurrence of a question's word that it may stand for."""
-    chances = np.ones(len(of_other))  # the first round divides evenly, whatever the value is
+    """Expected counts by cell, where a cell is a pair of words.
+
+    `cells` and `places` hold for each candidate its cell and the occurrence of a question's word.
+    `of_other` holds the text's word of each cell.
+    """
+    chances = np.ones(len(of_other))  # the first round is uniform for any value
     for _ in range(ROUNDS):
         shares = chances[cells]
         shares /= np.bincount(places, shares)[places]

@@ -1,14 +1,12 @@
-"""What a chat is made of: turns, the form of notes and answers, and single exchanges.
+"""The parts of chats: turns, the form of notes and answers, and single exchanges.
 
-Owns the one form of notes that the model is trained on, the form of every answer, and the questions
-that ask for a definition, examples or an explanation. A program that gives the model documents uses
-the same notes (see the model card): a system message of ``HEADER`` and the documents' own text, a
-blank line between two.
+A program that gives the model documents uses the same form of notes (see the model card): a system
+message of ``HEADER`` and the documents' own text, separated by blank lines.
 
-An answer names the command first, then the task in the page's words, then the command in a fence:
-each part narrows down the next, and with the page in the notes the last two are copied in one go. A
-line that warns follows a command that destroys something. From notes the command is the notes' own,
-to the letter; from memory its placeholders read ``<file>`` and hold what the question names.
+An answer names the command first, then the task in the page's words, then the command in a fence.
+Each part narrows down the next, and with the page in the notes the last two are one stretch of
+copying. A warning follows a destructive command. From notes, commands are copied literally; from
+memory, placeholders read ``<file>`` and are filled with the values that the question names.
 """
 
 from __future__ import annotations
@@ -34,38 +32,38 @@ from engines.retrieval.excerpts import PassageExcerpt, describe_fit
 from engines.retrieval.translations import Translations, to_lines
 
 ANSWER_NO_COMMAND = "I do not know a command for it."
-"""The answer where neither the notes nor memory have one."""
+"""The answer if neither notes nor memory have one."""
 
 HEADER, EXCERPTS_HEADER = "Notes:", "Notes that {fit}:"
 
 NOT_COVERED = "The notes do not cover this."
-"""The beginning of an answer where no note applies."""
+"""The beginning of an answer if the notes do not apply."""
 
 FIRST_WEIGHT = 2.0
-"""Weight of an answer's first word, which decides whether there is a command."""
+"""Weight of an answer's first word, which decides whether a command follows."""
 
 DESTRUCTIVE_WEIGHT = 0.25
-"""Weight of an answer from memory whose command destroys something: a question that only might
-mean that gets another answer, since a wrong command that destroys does more harm than others. With
-this and more harmless tasks, 29 of 1,066 questions got one unasked; 55 before."""
+"""Weight of an answer from memory with a destructive command. It is low so that ambiguous questions
+get another answer, since a wrong command does more harm if it destroys something. With this and
+more harmless tasks, 29 of 1,066 questions got a destructive command unasked, 55 before."""
 
 _TERSE_WORDS = 6
 _SPOKEN_TASKS = 3
 
 SPOKEN_SHARE = 0.6
-"""The share of questions in colloquial wording, where a task has one.
+"""The share of questions in colloquial wording, for tasks that have one.
 
-The same whether notes cover the question, do not, or are missing: otherwise the wording would
-reveal which.
+It is the same whether notes cover the question, do not, or are missing; otherwise the wording
+would reveal which.
 """
 
 
 @dataclass(frozen=True)
 class ChatTurn:
-    """One message; ``weight`` is the loss weight of its tokens.
+    """One message with the loss weight of its tokens.
 
-    ``first`` is the weight of its first word, which decides whether the notes apply and is one
-    token in fifty; ``command`` that of its fenced commands; zero: the same as the rest.
+    ``first`` is the weight of the first word, which decides whether the notes apply and is one
+    token in fifty; ``command`` is that of fenced commands. If zero, both are ``weight``.
     """
 
     role: str
@@ -82,9 +80,9 @@ Chat = tuple[ChatTurn, ...]
 class Pool:
     """The material that chats are made from.
 
-    ``core``: the known pages of everyday tasks; ``note_pages``: all pages that may be in notes;
-    ``tasks``: everyday ones; ``own_words``: those of any page, in people's own words; ``harmless``:
-    those that look like others that destroy something.
+    ``core`` holds the known pages of everyday tasks, ``note_pages`` all pages that may be in notes.
+    ``tasks`` are everyday ones, ``own_words`` those of any page in people's own words, ``harmless``
+    those that look destructive and are not.
     """
 
     core: Sequence[Page]
@@ -108,7 +106,7 @@ class Pool:
 
     @cached_property
     def all_tasks(self) -> Sequence[Task]:
-        """All that have phrases, everyday ones last."""
+        """All tasks that have phrases, everyday ones last."""
         return (*self.own_words, *self.harmless, *self.tasks)
 
     @cached_property
@@ -117,10 +115,10 @@ class Pool:
         return {task.answer.what: task for task in self.all_tasks}
 
     def remembers(self, task: Task) -> bool:
-        """Whether questions that do not name the command of ``task`` may be answered from memory.
+        """Whether ``task`` may be answered from memory if the question does not name its command.
 
-        Not if it destroys something, unless it is an everyday one: what a model knows by heart it
-        also answers to questions that only sound like it.
+        Of destructive tasks, only everyday ones may: a model also gives answers that it has
+        memorised to questions that only sound similar.
         """
         asked_for = (task.name, task.answer.command)
         everyday = ((each.name, each.answer.command) for each in self.tasks)
@@ -132,13 +130,15 @@ class Pool:
         return PageStatistics(page.markdown for page in self.note_pages)
 
     def translations(self, name: str) -> Translations:
-        """Word translations that were not learned from the page `name`: as a stranger's words are
-        known."""
+        """Word translations that were not learned from the page `name`.
+
+        Those learned from it would fit its questions better than they fit a real person's.
+        """
         return self._halves[1 - _half_of(name)]
 
     @cached_property
     def _halves(self) -> Sequence[Translations]:
-        """By `_half_of` a page, what is learned from it and the others of its half."""
+        """The translations learned from each half of the pages, indexed by `_half_of`."""
         halves: tuple[list[Task], list[Task]] = [], []
         for task in self.all_tasks:
             halves[_half_of(task.name)].append(task)
@@ -147,7 +147,7 @@ class Pool:
 
     @cached_property
     def spoken_pages(self) -> Sequence[Page]:
-        """The pages of which three tasks or more have phrases."""
+        """The pages with phrases for at least three tasks."""
         tasks = Counter(task.name for task in self.own_words)
         return [page for page in self.note_pages if tasks[page.name] >= _SPOKEN_TASKS]
 
@@ -218,9 +218,9 @@ def reply(text: str) -> ChatTurn:
 def _question(
     example: Example, name: str, rng: Random, style: Style, named: float, *, noted: bool
 ) -> str:
-    """A question in the page's words, which names the command with the chance ``named``.
+    """A question in the page's words, which names the command with probability ``named``.
 
-    From memory, one for a command that destroys something always does.
+    If it is to be answered from memory by a destructive command, it always does.
     """
     phrase = reword(example.plain, rng, style)
     named = named if noted or not destroys(example) else 1.0
@@ -231,9 +231,9 @@ def _question(
 
 
 def ask_next(page: Page, example: Example, rng: Random, style: Style) -> Chat:
-    """A task of ``page``, known by heart, that goes on from a question before.
+    """A task of the known ``page``, worded as a continuation of an earlier question.
 
-    One that destroys something is asked for as if it came first, by its command's name.
+    A destructive one is asked for as if it came first, by its command's name.
     """
     if destroys(example):
         return ask_how(page, example, rng, style, noted=False)
@@ -245,7 +245,7 @@ def ask_next(page: Page, example: Example, rng: Random, style: Style) -> Chat:
 
 
 def ask_how(page: Page, example: Example, rng: Random, style: Style, *, noted: bool) -> Chat:
-    """A task of ``page``, which stands in the notes or is known by heart."""
+    """A task of ``page``, answered from the notes if ``noted``, else from memory."""
     question = _question(example, page.name, rng, style, 0.45, noted=noted)
     return user(question), _reply_how(question, page.name, example, noted=noted)
 
@@ -253,7 +253,7 @@ def ask_how(page: Page, example: Example, rng: Random, style: Style, *, noted: b
 def ask_spoken(
     name: str, example: Example, phrases: Sequence[str], rng: Random, style: Style, *, noted: bool
 ) -> Chat:
-    """A task in one of its hand-written, colloquial ``phrases``."""
+    """A task, asked for with one of its hand-written ``phrases``."""
     terse = rng.random() < style.terse
     phrase = min(rng.choices(phrases, k=4), key=len) if terse else rng.choice(phrases)
     if not noted and rng.random() < _REDRAWN:
@@ -272,7 +272,7 @@ def ask_spoken(
 def ask_task(
     page: Page, example: Example, task: Task | None, rng: Random, style: Style, *, noted: bool
 ) -> Chat:
-    """A task of ``page``, mostly in colloquial wording if ``task`` has phrases for it."""
+    """A task of ``page``, mostly in colloquial wording if ``task`` is given."""
     if task is not None and rng.random() < SPOKEN_SHARE:
         phrases = task.phrases_for(page.name)
         return ask_spoken(page.name, example, phrases, rng, style, noted=noted)
@@ -280,7 +280,7 @@ def ask_task(
 
 
 def ask_named(page: Page, example: Example, rng: Random, style: Style) -> Chat:
-    """A task of ``page``; the question nearly always names the command."""
+    """A task of ``page``, nearly always with the command's name in the question."""
     question = _question(example, page.name, rng, style, 0.85, noted=False)
     return user(question), _reply_how(question, page.name, example, noted=False)
 
@@ -294,7 +294,7 @@ def _reply_how(question: str, name: str, example: Example, *, noted: bool) -> Ch
 
 
 def ask_unknown(name: str, example: Example, rng: Random, style: Style) -> Chat:
-    """An unknown command: what it is, or how to do a task with it."""
+    """A question about an unknown command, or for a task with it."""
     if rng.random() < 0.5:
         question = rng.choice(_WHAT).format(name)
     else:
@@ -303,20 +303,20 @@ def ask_unknown(name: str, example: Example, rng: Random, style: Style) -> Chat:
 
 
 def ask_what(page: Page, rng: Random) -> Chat:
-    """What is X?"""
+    """A question for the definition of a command."""
     shown = f"`{page.name}`" if rng.random() < 0.3 else page.name
     return user(rng.choice(_WHAT).format(shown)), reply(answer_what(page))
 
 
 def ask_explained(page: Page, example: Example, rng: Random, *, noted: bool) -> Chat:
-    """What does this command do?"""
+    """A question about what a command does."""
     command = example.command if noted else readable(example.command)
     question = rng.choice(_EXPLAIN).format(command)
     return user(question), reply(answer_explained(page.name, example))
 
 
 def ask_examples(page: Page, rng: Random, *, noted: bool) -> Chat:
-    """Examples of a command: the first ones of its page."""
+    """A request for examples of a command, answered with the first ones of its page."""
     question = rng.choice(_EXAMPLES).format(page.name)
     chosen = page.examples[:3]
     if not noted:
@@ -325,7 +325,7 @@ def ask_examples(page: Page, rng: Random, *, noted: bool) -> Chat:
 
 
 def answer_how(name: str, what: str, command: str) -> str:
-    """The answer to "how do I ..."; it ends in a warning where ``command`` destroys something."""
+    """The answer to "how do I ...", with a warning if ``command`` destroys something."""
     answer = f"Use `{name}`. {_sentence(what)}:\n\n```sh\n{command}\n```"
     warned = warning(command)
     return f"{answer}\n\n{warned}" if warned else answer
@@ -363,11 +363,11 @@ def notes_message(documents: Sequence[str], header: str = HEADER) -> str:
 
 
 def excerpts_message(excerpts: Sequence[PassageExcerpt]) -> str:
-    """The same with what retrieval shows of documents, and how well it fits the question."""
+    """The system message with what retrieval shows, and how well it fits the question."""
     fit = describe_fit(max((each.fit for each in excerpts), default=0.0))
     return notes_message([each.text for each in excerpts], EXCERPTS_HEADER.format(fit=fit))
 
 
 def excerpt_turns(excerpts: Sequence[PassageExcerpt]) -> Chat:
-    """What stands before a question for which retrieval found these; nothing if it found none."""
+    """The turns before a question for which retrieval found ``excerpts``; none if it found none."""
     return (ChatTurn("system", excerpts_message(excerpts)),) if excerpts else ()

@@ -1,8 +1,7 @@
-"""Values in a question, and how they come into the command.
+"""Finds values in a question and fills them into the command.
 
-Owns which words of a question are values (a file's name, a port, a size, …) and which placeholder
-takes each. What a question does not name stays a placeholder. Works on text alone, so every answer
-agrees with its question however the question was made.
+Values are file names, ports, sizes and so on. What a question does not name stays a placeholder.
+Only the text counts, so every answer agrees with its question however the question was made.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _RARE = 4
 
 @cache
 def english() -> frozenset[str]:
-    """Words that people use for several tasks: after a cue such as "user" they are no names."""
+    """Words of at least `_RARE` phrases; after a cue such as "user" they are not names."""
     files = ("everyday.txt", "harmless.txt", "own_words.txt")
     tasks = (line for file in files for line in read_lines(file))
     phrases = (task.rpartition("::")[2].lower() for task in tasks)
@@ -111,7 +110,7 @@ _LAST_GROUP = re.compile(r"\bgroup ([a-z][\w-]*)[.?!]?$", re.I)
 _ANY_WORD = frozenset({"pattern", "surely user"})
 _RUNNING = ("service", "package", "program", "container")
 _KNOWN_NAMES = frozenset(name for kind in _RUNNING for name in VALUES[kind])
-"""Names that are taken after a cue although several phrases have them."""
+"""Names accepted after a cue although they occur in several phrases."""
 _LISTED = {
     kind: frozenset(known)
     for kind, known in VALUES.items()
@@ -133,7 +132,8 @@ _COMMON = (
 _NOT_GROUPS = _FUNCTION_WORDS | frozenset(
     words("name names id ids list owner owners ownership permissions members membership please now")
 )
-"""Other words at the end of a question are groups, even common ones such as "printers"."""
+"""Words that are not group names at the end of a question; any other word is one there, even a
+common one such as "printers"."""
 _NOT_REPLACED = _FUNCTION_WORDS | frozenset(
     words("permissions owner password extension case branch directory folder file name format port")
 )
@@ -147,7 +147,7 @@ NOTHING_NAMED: Mapping[str, str] = MappingProxyType({})
 
 
 def find_values(question: str) -> Found:
-    """The values in ``question`` as they stand in a command, by kind, in order of appearance."""
+    """The values in ``question`` as written in a command, by kind, in order of appearance."""
     found: Found = defaultdict(list)
     rest = question
     for kind, value, span in _formed(question):
@@ -162,7 +162,7 @@ def find_values(question: str) -> Found:
 
 
 def _formed(text: str) -> Iterator[tuple[Kind, str, tuple[int, int]]]:
-    """Values that are recognised by their form; the first to claim a stretch of text has it."""
+    """Values recognised by their form, with spans; of overlapping ones, the first counts."""
     for kind, pattern in (("url", _URL), ("host", _ADDRESS), ("host", _DOMAIN)):
         yield from ((kind, m[0], m.span()) for m in pattern.finditer(text))
     for m in _QUOTED.finditer(text):
@@ -202,7 +202,7 @@ def _path_kind(path: str) -> Kind:
 
 
 def _named(text: str) -> Iterator[tuple[Kind, str]]:
-    """Values that are recognised by the word before them, or by being well known."""
+    """Values recognised by a preceding cue, or because they are well known."""
     for kind, pattern in _CUED:
         for m in pattern.finditer(text):
             common = m[1].lower() in (_FUNCTION_WORDS if kind in _ANY_WORD else _COMMON)
@@ -238,8 +238,8 @@ _TAKES: Mapping[Kind, tuple[Kind, ...]] = {
 def carry(question: str, command: str, named: Mapping[str, str] = NOTHING_NAMED) -> str:
     """``command`` in the notation of answers, with the values of ``question`` filled in.
 
-    More numbers than places for them are ambiguous, and left out. ``named`` are values of
-    placeholders that count instead.
+    If there are more numbers than placeholders for them, they are ambiguous and left out. ``named``
+    holds values by placeholder that take precedence.
     """
     found, marks = find_values(question), marks_of(command)
     if len(found["number"]) > sum("number" in _takes(mark) for mark in marks):
@@ -252,7 +252,7 @@ def carry(question: str, command: str, named: Mapping[str, str] = NOTHING_NAMED)
 
 
 def _without_double_endings(command: str, values: Sequence[str]) -> str:
-    """``command`` with ``film.avi`` for ``film.avi.avi``: the ending follows the placeholder."""
+    """``command`` with ``film.avi`` for ``film.avi.avi``: an ending follows the placeholder."""
     for value in values:
         _, dot, ending = value.rpartition(".")
         if dot:
@@ -261,10 +261,11 @@ def _without_double_endings(command: str, values: Sequence[str]) -> str:
 
 
 def _assign(found: Found, marks: Sequence[str]) -> list[str]:
-    """The value of each placeholder, empty where there is none.
+    """The value of each placeholder, empty if there is none.
 
-    Files go where their ending is asked for, then to what is read before what is written; a list
-    takes all that remain. Folders go where only a folder fits, and what takes either has the rest.
+    Files go to placeholders with their ending first, then to inputs before outputs; a list takes
+    all that remain. Folders go to placeholders that accept nothing else first; those that accept
+    files and folders get the rest.
     """
     chosen = [""] * len(marks)
     folders = sum(kind_of(mark) == "directory" for mark in marks)
@@ -284,17 +285,17 @@ def _assign(found: Found, marks: Sequence[str]) -> list[str]:
 
 
 def _takes(mark: str) -> tuple[Kind, ...]:
-    """The kinds of value that fit a placeholder, the best first."""
+    """The kinds of value that fit a placeholder, best first."""
     kind = kind_of(mark)
     return _TAKES.get(kind, (kind,))
 
 
 def _take(found: Found, mark: str, *, exact: bool, folder: bool) -> str:
-    """Take the value for ``mark`` out of ``found``.
+    """Remove the value for ``mark`` from ``found``; empty if none fits.
 
     Args:
-        exact: only a file of the same ending.
-        folder: also a folder where a file would fit as well.
+        exact: accept only a file with the placeholder's ending.
+        folder: accept a folder where a file fits as well.
     """
     kind = kind_of(mark)
     for taken in _takes(mark):
@@ -310,13 +311,13 @@ def _take(found: Found, mark: str, *, exact: bool, folder: bool) -> str:
 
 
 def _plain_number(duration: str, kind: Kind) -> str:
-    """A duration such as ``5m``: in seconds where a duration is asked for, else its number."""
+    """A duration such as ``5m`` as seconds if ``kind`` is a duration, else its bare number."""
     number, unit = int(duration[:-1]), duration[-1]
     return str(number * _SECONDS[unit] if kind == "duration" else number)
 
 
 def _alike(value: str, mark: str) -> bool:
-    """Whether a file's name ends as the placeholder's does."""
+    """Whether a file has the placeholder's ending, or an equivalent one."""
     ending = value.partition(".")[2].lower()
     wanted = re.sub(r"\[[^\]]*\]", "", mark.split(" ")[0]).rsplit("/", 1)[-1].partition(".")[2]
     return bool(wanted) and (

@@ -1,8 +1,8 @@
-"""Chats with notes: answer from the notes where they cover the question, else say so.
+"""Chats with notes: the answer comes from the notes if they cover the question, else it says so.
 
-Owns what the notes contain and which of the questions they cover. Covered and uncovered questions
-follow the same notes, come from the same sources and are in random order, so that only the question
-itself reveals whether the notes answer it: not length, position or kind of page.
+Covered and uncovered questions follow the same notes, come from the same sources and are in random
+order, so that only the question itself reveals whether the notes answer it, not length, position or
+kind of page.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from datastores.passages.chunks import Chunk, split
 from engines.retrieval.excerpts import HARDLY_FIT, PassageExcerpt
 
 JUDGEMENT_WEIGHT = 4.0
-"""Weight of an answer's first word where notes are given: it decides whether they apply."""
+"""Weight of an answer's first word if notes are given: it decides whether they apply."""
 
 COMMAND_WEIGHT = 3.0
-"""Weight of a command where notes are given: the right one among many that begin alike."""
+"""Weight of a command if notes are given: it is one of many that begin alike."""
 
 ANSWER_WEIGHT = 2.25
 """Weight of the rest of such an answer: it selects the requested task among the page's tasks."""
@@ -62,35 +62,35 @@ COVERED_SHARE = 0.64
 """The share of questions that the notes cover."""
 
 FOUND_SHARE = 0.83
-"""The share of questions for which retrieval finds the chunk that answers, if not always the entry.
-Of what fits well enough, five in six answer."""
+"""The share of questions for which retrieval finds the right chunk, if not always the right entry.
+Of chunks that fit well enough, five in six answer the question."""
 
 _MISTAKEN = 0.33
-"""How many of the chats may be kept in which the chunk was found, but another of its entries is
-shown. The fit tells better than the target does whether an entry answers (README.md), and a target
-that saw all of these mistakes denied a quarter of the entries that do."""
+"""The share of chats to keep in which the chunk was found but another of its entries is shown. The
+fit predicts better than the target whether an entry answers (README.md), and a target that saw all
+of these mistakes denied a quarter of the right entries."""
 
 _SAME_PAGE = 0.25
-"""The share that gets the page's other tasks, of the questions whose chunk is not found."""
+"""Of the questions whose chunk is not found, the share that gets the page's other tasks."""
 
 _SHOWN = (1, 1, 1, 1, 2, 4)
-"""Entries of retrieved chunks that stand before a question: mostly one, as in the program."""
+"""Numbers of entries to show before a question: mostly one, as in the program."""
 
 _CANDIDATES = 8
-"""Pages from which each chunk that does not answer is chosen, by the words it shares."""
+"""Pages drawn for each distractor; the chunks that share most words are chosen."""
 
 _MOST_IN_OWN_WORDS = 7
-"""Questions of a drill in own words."""
+"""Maximum number of questions of a drill in own words."""
 
 _LISTED = 8
-"""The most tasks of a made-up list that is drilled in own words."""
+"""Maximum number of tasks of an invented list that is drilled in own words."""
 
 _OTHER_HEADERS = ("Context:", "Documents:", "Use this documentation:", "Documentation:", "")
 
 
 @dataclass(frozen=True)
 class NotedPage:
-    """A page for the notes, and whether the model knows it by heart in this form."""
+    """A page for the notes, and whether the model has to know it in this form from memory."""
 
     page: Page
     known: bool = False
@@ -111,7 +111,7 @@ def draw_source(pool: Pool, rng: Random) -> NotedPage:
 
 
 def _ask_source(source: NotedPage, pool: Pool, rng: Random, style: Style) -> Chat:
-    """One question that ``source`` in the notes answers."""
+    """A question that ``source``, in the notes, answers."""
     page, kind = source.page, rng.random()
     if kind < 0.06:
         return ask_what(page, rng)
@@ -129,7 +129,7 @@ def _ask_source(source: NotedPage, pool: Pool, rng: Random, style: Style) -> Cha
 
 
 def _ask_elsewhere(notes: Sequence[NotedPage], pool: Pool, rng: Random, style: Style) -> Chat:
-    """A question the notes do not answer: answered from memory if its page is known, else not."""
+    """A question that the notes do not answer; the model answers if its page is known."""
     if rng.random() < 0.2:
         question, answer = everyday(pool, rng, style)[-2:]
         known = True
@@ -145,7 +145,7 @@ def _ask_elsewhere(notes: Sequence[NotedPage], pool: Pool, rng: Random, style: S
 
 
 def _notes(sources: Sequence[NotedPage], rng: Random) -> ChatTurn:
-    """The notes as a system message; sometimes in another frame, so that no frame is required."""
+    """The notes as a system message, sometimes in another frame, so that none is required."""
     text = notes_message([source.page.markdown for source in sources])
     if rng.random() < 0.12:
         text = f"{rng.choice(SYSTEM)}\n\n{text}"
@@ -155,7 +155,7 @@ def _notes(sources: Sequence[NotedPage], rng: Random) -> ChatTurn:
 
 
 def _covered_or_not(sources: Sequence[NotedPage], pool: Pool, rng: Random, style: Style) -> Chat:
-    """One question, answered by ``sources`` or not."""
+    """A question that ``sources`` answer or not."""
     if rng.random() < COVERED_SHARE:
         question, answer = _ask_source(rng.choice(sources), pool, rng, style)
     else:
@@ -171,7 +171,7 @@ def _weighted(turn: ChatTurn) -> ChatTurn:
 
 
 def _judged(answer: ChatTurn) -> ChatTurn:
-    """The same for an answer whose first word says whether the notes apply."""
+    """Like `_weighted`, for an answer whose first word says whether the notes apply."""
     return replace(_weighted(answer), first=JUDGEMENT_WEIGHT)
 
 
@@ -181,7 +181,7 @@ def _questions(sources: Sequence[NotedPage], pool: Pool, rng: Random, style: Sty
 
 
 def one_page(pool: Pool, rng: Random, style: Style) -> Chat:
-    """Questions with one page in the notes, which answers some of them."""
+    """Questions with one page in the notes, which covers some of them."""
     source = draw_source(pool, rng)
     return (_notes([source], rng), *_questions([source], pool, rng, style))
 
@@ -204,11 +204,11 @@ def pasted(pool: Pool, rng: Random, style: Style) -> Chat:
 
 
 def retrieved(pool: Pool, rng: Random, style: Style) -> Chat:
-    """A question in a person's own words, with what retrieval puts before it.
+    """A question in a person's own words, after the notes that retrieval shows for it.
 
-    Of one to four chunks that share words with the question, the items that fit best; the one that
-    answers it is mostly the first, or is missing: only it, or its whole chunk. Where nothing fits
-    well, the best items stand there as what does not seem to fit. As in
+    The notes are the best-fitting items of one to four chunks that share words with the question.
+    The right item is mostly the first, or is missing, alone or with its whole chunk. If nothing
+    fits well, the best items are shown as notes that do not seem to fit. As in
     `app.conversation.imported_texts`, earlier turns precede the notes.
     """
     found, mistaken = rng.random() < FOUND_SHARE, rng.random() < _MISTAKEN
@@ -225,7 +225,7 @@ def retrieved(pool: Pool, rng: Random, style: Style) -> Chat:
 def _search(
     pool: Pool, rng: Random, style: Style, *, found: bool
 ) -> tuple[_Asked, ChatTurn, list[PassageExcerpt]]:
-    """A question for a task, and what retrieval shows for it; `found`: also of the task's chunk."""
+    """A task, a question for it, and what retrieval shows; if `found`, its chunk takes part."""
     asked = _in_own_words(pool, rng, covered=found)
     question = asked.question(rng, style)
     chunks = _distractors(asked, question.text, pool, rng, rng.randint(not found, 3))
@@ -233,19 +233,19 @@ def _search(
         chunks.insert(rng.randint(0, len(chunks)), asked.chunk())
     elif rng.random() < _SAME_PAGE:
         chunks += asked.other_chunks()
-    # The words of its own material would be known better than a stranger's will be.
+    # Translations learned from this page would fit its questions better than a real person's.
     known = pool.translations(asked.source)
     items = rng.choice(_SHOWN)
     shown = partial(pool.statistics.excerpts, chunks, question.text, known, items)
-    # Less than in the program, so that the target learns what the words for it are worth.
+    # A lower threshold than the program's, so that the target learns what the words for fit mean.
     return asked, question, shown(HARDLY_FIT) or shown(0.0)
 
 
 def drill_own_words(pool: Pool, rng: Random, style: Style) -> Chat:
-    """Several questions in a person's own words about one list of tasks, some not covered by it.
+    """Several questions in a person's own words about one list of tasks, which covers some of them.
 
-    The list is a page of which three tasks or more have phrases, or is made up from such tasks of
-    many pages. As in `drill`, many decisions in few tokens.
+    The list is a page with phrases for at least three tasks, or invented from such tasks of many
+    pages. As in `drill`, this trains many decisions with few tokens.
     """
     page, asked_for = _spoken_list(pool, rng)
     chat: Chat = (_notes([NotedPage(page)], rng),)
@@ -260,7 +260,7 @@ def drill_own_words(pool: Pool, rng: Random, style: Style) -> Chat:
 
 
 def _spoken_list(pool: Pool, rng: Random) -> tuple[Page, list[tuple[int, Task]]]:
-    """A page for the notes, and the places on it of tasks that have phrases."""
+    """A page for the notes, and its tasks that have phrases, with their indices."""
     if pool.spoken_pages and rng.random() < 0.5:
         page = rng.choice(pool.spoken_pages)
     else:
@@ -293,7 +293,7 @@ class _Asked:
         return found[0] if found else next(split(alone.markdown))
 
     def other_chunks(self) -> list[Chunk]:
-        """A chunk of the page without the task, if it has others."""
+        """A chunk of the page without the task, if the page has other tasks."""
         others = tuple(each for each in self.page.examples if each.what != self.example.what)
         if not others:
             return []
@@ -313,7 +313,7 @@ class _Asked:
         return question, self.answer(question, covered=covered)
 
     def answer(self, question: ChatTurn, *, covered: bool) -> ChatTurn:
-        """The answer to ``question`` where the notes hold the task, or do not."""
+        """The answer to ``question``; ``covered`` tells whether the notes hold the task."""
         name, example = self.page.name, self.example
         if covered:
             answer = answer_how(name, example.what, example.command)
@@ -326,9 +326,10 @@ class _Asked:
 
 
 def _in_own_words(pool: Pool, rng: Random, *, covered: bool) -> _Asked:
-    """A task with its hand-written phrases, or one of any page, reworded anew each time.
+    """A task with its hand-written phrases, or one of any page, reworded each time.
 
-    Where the notes hold it, disguised as often as not, so that they are right and memory is not.
+    If covered by the notes, it is disguised about half of the time, so that the notes are right and
+    memory is wrong.
     """
     disguised, kind = covered and rng.random() < 0.55, rng.random()
     if pool.own_words and kind < 0.5:
@@ -373,11 +374,11 @@ def _distractors(asked: _Asked, question: str, pool: Pool, rng: Random, count: i
 
 
 def drill(pool: Pool, rng: Random, style: Style) -> Chat:
-    """Several tasks of one page in sequence, all of them in the notes.
+    """Several tasks of one page in a row, all of them in the notes.
 
-    A page's commands mostly begin alike, so each must be found by its task. Half of the pages are
-    lists of short tasks, and half of the chats use nearly the page's words: many decisions in few
-    tokens.
+    Most commands of a page begin alike, so each must be found by its task. Half of the pages are
+    lists of short tasks, and half of the chats use nearly the page's words, which trains many
+    decisions with few tokens.
     """
     page = invent_list(pool.note_pages, rng) if rng.random() < 0.5 else draw_source(pool, rng).page
     style = style if rng.random() < 0.5 else replace(style, change=0.1, concrete=0.0)

@@ -1,7 +1,6 @@
-"""How people ask: a page's task in many wordings.
+"""Words a task as people ask for it, with synonyms, sentence frames and typing slips.
 
-Owns synonyms, sentence frames and typing slips, and which of them are withheld from training, so
-that evaluation uses new wordings. Knows nothing of pages, notes or tokens: text in, text out.
+Some synonyms and frames are withheld from training, so that evaluation uses new wordings.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ _NAMED = (
 class Style:
     """Which wordings may be drawn.
 
-    ``fresh`` draws the frames and synonyms that training never sees; ``change`` is the chance that
-    a word with synonyms is replaced, ``concrete`` that a vague thing is made concrete, ``values``
-    that values are named for placeholders, ``slips`` that a letter is mistyped, ``terse`` that a
-    colloquial question is as short as people get ("disk space").
+    ``fresh`` selects the frames and synonyms that training never sees. The others are
+    probabilities: ``change`` that a word with synonyms is replaced, ``concrete`` that a vague noun
+    becomes concrete, ``values`` that values are named for placeholders, ``slips`` that a letter is
+    mistyped, ``terse`` that a colloquial question has only a few words ("disk space").
     """
 
     fresh: bool = False
@@ -50,7 +49,7 @@ class Style:
 
 
 def _table() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Synonyms by word: for training, and for evaluation (where none are withheld, the same)."""
+    """Synonyms by word, for training and for evaluation; the same if a word has none withheld."""
     usual: dict[str, list[str]] = {}
     fresh: dict[str, list[str]] = {}
     for line in read_lines("synonyms.txt"):
@@ -76,7 +75,7 @@ _FRESH_FRAMES = [line[2:] for line in read_lines("frames.txt") if line.startswit
 
 
 def reword(task: str, rng: Random, style: Style) -> str:
-    """The task reworded: an imperative phrase in lower case, without a full stop."""
+    """The task reworded as an imperative phrase, in lower case and without a full stop."""
     text = _trim(task, rng)
     words = text.split()
     table = _FRESH if style.fresh else _USUAL
@@ -95,7 +94,7 @@ def reword(task: str, rng: Random, style: Style) -> str:
 
 
 def concrete(phrase: str, rng: Random) -> str:
-    """Make one vague thing concrete: ``delete a file`` may become ``delete report.pdf``."""
+    """Make one vague noun concrete: ``delete a file`` may become ``delete report.pdf``."""
     found = [vague for vague in _CONCRETE if f" {vague} " in f" {phrase} "]
     if not found:
         return phrase
@@ -131,7 +130,7 @@ def gerund(phrase: str) -> str:
 
 
 def keywords(phrase: str, rng: Random) -> str:
-    """The words for a search box: no stop words, sometimes out of order."""
+    """Search keywords: no stop words, sometimes in another order."""
     words = [word for word in phrase.replace("`", "").split() if word.lower() not in _STOP]
     if len(words) > 4 and rng.random() < 0.3:
         words = words[:4]
@@ -143,9 +142,9 @@ def keywords(phrase: str, rng: Random) -> str:
 def ask(
     phrase: str, rng: Random, style: Style, name: str | None = None, *, framed: bool = True
 ) -> str:
-    """A question for ``phrase``; naming the command where ``name`` is given.
+    """A question for ``phrase``, with the command's name if ``name`` is given.
 
-    An imperative gets a frame, unless it is not to be ``framed``; all else keeps its form.
+    If ``framed``, an imperative gets a sentence frame; other phrases keep their form.
     """
     phrase = concrete(phrase, rng) if rng.random() < style.concrete else phrase
     frame = rng.choice(_FRESH_FRAMES if style.fresh else _FRAMES)
@@ -173,7 +172,7 @@ def _with_name(text: str, phrase: str, name: str, rng: Random) -> str:
 
 
 def slip(text: str, rng: Random) -> str:
-    """One typing slip inside a longer word: two letters swapped, one lost or one doubled."""
+    """Make one typing slip inside a longer word: swap two letters, drop one or double one."""
     places = [m.start() + 1 for m in re.finditer(r"[a-z]{5,}", text)]
     if not places:
         return text

@@ -1,12 +1,10 @@
 """``python -m assets.recipe.workloads``: questions for ``python -m app.bench distill``.
 
-Writes one workload of each kind: ``known.jsonl`` asks about pages that the pair knows, the others
-about pages that training held out, a few pages each, so that the draft model meets topics it has
-never seen. Some questions are asked again, as people do. The model's answers to the others are its
-own guesses: what a target says is what a draft model has to learn, right or wrong.
-
-``known-questions.txt`` is the file in ``assets``: what the draft model is asked again while it
-learns, lest it forget.
+``known.jsonl`` asks about pages that the pair knows. Each other workload asks about a few held-out
+pages, so that the draft model meets topics it has never seen; some questions are repeated, as
+people do. The target's answers there are guesses, but a draft model has to learn what the target
+says, right or wrong. ``known-questions.txt`` is the file in ``assets`` with questions that the
+draft model rehearses while it learns, so that it does not forget.
 """
 
 from __future__ import annotations
@@ -25,11 +23,11 @@ from assets.recipe.turns import Chat, Pool, ask_examples, ask_explained, ask_how
 from assets.recipe.wording import Style
 
 REPEATED_SHARE = 0.15
-"""The share of questions that were asked before in the same file."""
+"""The share of questions that repeat an earlier one of the same file."""
 KNOWN_QUESTIONS, KNOWN_SEED = 1000, 2026
-"""Number of questions in the file in ``assets``, and what drew them."""
+"""Number of questions in the file in ``assets``, and their seed."""
 TOPIC_PAGES = 20
-"""Pages that one topic is about."""
+"""Number of pages per topic."""
 
 
 @click.command()
@@ -54,13 +52,13 @@ def main(pages: Path, out: Path, topics: int, count: int, seed: int) -> None:
 
 
 def known(pool: Pool, rng: Random) -> str:
-    """A question about a page that the pair knows."""
+    """A question that the pair has to answer from memory."""
     chat: Chat = rng.choice((recall, everyday))(pool, rng, Style())
     return chat[-2].text
 
 
 def known_questions(pool: Pool) -> list[str]:
-    """Different questions about what the pair knows."""
+    """Distinct questions that the pair has to answer from memory."""
     rng, found = Random(KNOWN_SEED), dict[str, None]()
     while len(found) < KNOWN_QUESTIONS:
         found[known(pool, rng)] = None
@@ -68,7 +66,7 @@ def known_questions(pool: Pool) -> list[str]:
 
 
 def questions(pages: Sequence[Page], count: int, rng: Random) -> Iterator[str]:
-    """Questions about ``pages`` without notes; some come again."""
+    """Questions about ``pages`` without notes, some of them repeated."""
     asked: list[str] = []
     for _ in range(count):
         if asked and rng.random() < REPEATED_SHARE:
@@ -90,7 +88,7 @@ def _question(page: Page, rng: Random) -> str:
 
 
 def write(path: Path, asked: Sequence[str]) -> None:
-    """Write a workload of one question a chat."""
+    """Write a workload with one question per chat."""
     lines = (
         {"id": f"{path.stem}-{number}", "messages": [{"role": "user", "content": question}]}
         for number, question in enumerate(asked)
