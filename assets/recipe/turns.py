@@ -63,7 +63,7 @@ class ChatTurn:
     """One message with the loss weight of its tokens.
 
     ``first`` is the weight of the first word, which decides whether the notes apply and is one
-    token in fifty; ``command`` is that of fenced commands. If zero, both are ``weight``.
+    token in fifty; ``command`` is that of fenced commands. Zero stands for ``weight``.
     """
 
     role: str
