@@ -41,7 +41,7 @@ class TrainingBatch:
     guided: bool
 
     def to(self, device: torch.device) -> TrainingBatch:
-        """The batch on ``device``."""
+        """A copy of the batch on ``device``."""
         moved = {k: v.to(device) for k, v in vars(self).items() if isinstance(v, Tensor)}
         return TrainingBatch(**{**vars(self), **moved})
 

@@ -182,7 +182,7 @@ def _syllable(rng: Random) -> str:
 
 
 def mutate_command(command: str, rng: Random, strength: float) -> str:
-    """``command`` with flags and placeholders replaced, each with probability ``strength``."""
+    """``command`` with flags and simple placeholders invented, each with chance ``strength``."""
 
     def maybe(replacement: str) -> str:
         return replacement if rng.random() < strength else ""

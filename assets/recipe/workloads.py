@@ -37,7 +37,7 @@ TOPIC_PAGES = 20
 @click.option("--count", default=300, show_default=True, help="Questions of each file.")
 @click.option("--seed", default=7, show_default=True, help="Fixes pages and questions.")
 def main(pages: Path, out: Path, topics: int, count: int, seed: int) -> None:
-    """Write workloads of known and of unknown topics."""
+    """Write workloads of known and unknown topics."""
     out.mkdir(parents=True, exist_ok=True)
     parts = split(read_pages(pages))
     rng = Random(seed)
