@@ -228,13 +228,14 @@ class AdaptiveBudget:
         The required gain of a row is its cost in the draft in which rows are cheapest: a second row
         may cost more than it can bring, and sixteen less.
         """
-        table, widths = inputs.table, range(2, inputs.limit + 2)
-        cheapest = min((table[rows] - table[1]) / (rows - 1) for rows in widths)
-        needed = WEAK_SHARE * MARGIN * inputs.rate * cheapest
         drafts = [proposal for proposal in proposals if len(proposal.tree) > 1]
-        for proposal in drafts:
-            if self._calibration.best_first(proposal, inputs.context.temperature) >= needed:
-                return True
+        if drafts:
+            table, widths = inputs.table, range(2, inputs.limit + 2)
+            cheapest = min((table[rows] - table[1]) / (rows - 1) for rows in widths)
+            needed = WEAK_SHARE * MARGIN * inputs.rate * cheapest
+            for proposal in drafts:
+                if self._calibration.best_first(proposal, inputs.context.temperature) >= needed:
+                    return True
         return bool(drafts or more) and self._drafting.should_consult()
 
     def _in_situation(self, drafter: Drafter, expected: float) -> DrafterBackoff:
