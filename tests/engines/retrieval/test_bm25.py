@@ -10,23 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datastores.passages.chunks import Chunk, split
+from datastores.passages.chunks import Chunk
 from datastores.passages.store import PassageStore
 from engines.retrieval.bm25 import Bm25Retriever, any_of
 from engines.retrieval.question_words import informative_words
-
-TEXTS = {
-    b"tar": "# tar\n\nArchiving utility.\n\n- Extract an archive:\n\n`tar xf archive.tar`",
-    b"zip": "# zip\n\nPackage and compress files into a zip archive.",
-    b"ls": "# ls\n\nList the contents of a directory.",
-}
+from tests.datastores.passages.pages import open_pages
 
 
 @pytest.fixture
 def passages(tmp_path: Path) -> Iterator[PassageStore]:
-    with closing(PassageStore.open(tmp_path / "passages.db")) as store:
-        for key, text in TEXTS.items():
-            store.add(key, [(0, chunk) for chunk in split(text)])
+    with closing(open_pages(tmp_path)) as store:
         yield store
 
 
