@@ -15,6 +15,7 @@ from app.cli.main import LazyGroup, run
 COMMANDS = {
     "crest": "app.bench.commands.stores:crest",
     "distill": "app.bench.commands.distill:distill",
+    "docs": "app.bench.commands.docs:docs",
     "first-token": "app.bench.commands.first_token:first_token",
     "import": "app.bench.commands.stores:import_",
     "ralm": "app.bench.commands.ralm:ralm",

@@ -158,6 +158,35 @@ class ImportedTexts:
         """Number of imported texts that are not indexed yet."""
         return max(0, self._library.text_count - self._passages.text_count)
 
+    def ranked(self, question: str, limit: int) -> list[FoundPassage]:
+        """The best `limit` passages for `question`, whether or not they are relevant to it.
+
+        Raises:
+            ModelError: the question model cannot evaluate them.
+        """
+        return self._find(question, limit)
+
+    def _find(
+        self,
+        question: str,
+        limit: int,
+        import_path: str = "",
+        *,
+        relevant_only: bool = False,
+        items: int = 0,
+    ) -> list[FoundPassage]:
+        return find(
+            self._library,
+            self._passages,
+            question,
+            limit,
+            import_path,
+            relevant_only=relevant_only,
+            dense=self._dense(),
+            model=self._load_question_model(),
+            items=items,
+        )
+
     def relevant(
         self,
         question: str,
@@ -178,17 +207,7 @@ class ImportedTexts:
         Raises:
             ModelError: the question model cannot evaluate them.
         """
-        found = find(
-            self._library,
-            self._passages,
-            question,
-            limit,
-            import_path,
-            relevant_only=True,
-            dense=self._dense(),
-            model=self._load_question_model(),
-            items=items,
-        )
+        found = self._find(question, limit, import_path, relevant_only=True, items=items)
         room = int(context_length * MAX_CONTEXT_SHARE)
         chosen: list[FoundPassage] = []
         for passage in found:
