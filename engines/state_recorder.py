@@ -7,6 +7,7 @@ worker, which costs the decoding thread a list entry.
 from __future__ import annotations
 
 from datastores.dense.worker import DenseWorker
+from datastores.owners import each
 from engines.step import Context, Step
 
 
@@ -22,11 +23,16 @@ class StateRecorder:
         self._worker = worker
 
     def begin(self, context: Context) -> None:
-        """Start to record an answer, or to ignore one."""
+        """Start to record an answer, or to ignore one.
+
+        An answer that its chat shares with documents is drafted from, but not its prompt: their
+        passages have states of their own.
+        """
+        prompt = context.tokens[:-1]
         if self.owner is None:
             self._worker.leave()
         else:
-            self._worker.begin(self.owner, context.tokens[:-1])
+            self._worker.begin(self.owner, prompt, len(prompt) if len(each(self.owner)) > 1 else 1)
 
     def observe(self, step: Step) -> None:
         """Record tokens and the states that produced them."""

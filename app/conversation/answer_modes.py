@@ -98,9 +98,6 @@ class AnswerModes:
         mode, passages = self.of(request.chat.docs), request.passages
         if mode == DOCS_KNN:
             return self._generate_worded(engine, request, statistics, stop)
-        if passages:
-            # The dense index would store the passages' tokens as this chat's.
-            engine = replace(engine, observers=[])
         if passages and self.imports is not None and mode == DOCS_ITERATIVE:
             generation = request.generation()
             return generate_iteratively(

@@ -59,6 +59,11 @@ class AnswerRequest:
         """The part of the chat left out of the prompt, as far as it is known."""
         return self.prompted or self.window
 
+    @property
+    def documents(self) -> frozenset[bytes]:
+        """Keys of the documents that the passages are from."""
+        return frozenset(passage.text for passage in self.passages or ())
+
     def prompted_messages(self) -> list[Message]:
         """Those of `messages` that are in the prompt, without notes."""
         system = self.messages[:1] if self.messages[0].role == SYSTEM else []

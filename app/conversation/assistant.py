@@ -211,7 +211,7 @@ class Assistant:
         """Generate `answer`, and store it while it grows."""
         texts = [message.content for message in turn.messages]
         engine = self._isolation.engine(
-            turn.chat, [*texts, turn.begun.text], after_loop=turn.after_loop
+            turn.chat, [*texts, turn.begun.text], turn.documents, after_loop=turn.after_loop
         )
         statistics, provenance = Statistics(), Provenance()
         provenance.append(turn.begun.pieces)
@@ -256,15 +256,15 @@ class Assistant:
             writer.trim(partial(tokens_of, piece=marked_piece(engine.vocabulary)))
         writer.close(finish)
         content = self.history.message(answer).content
-        offered = partial(self._is_offered, turn.chat.id)
-        cached = self._cached(turn)
+        documents = turn.documents
         self._isolation.answered(
             turn.chat,
             engine,
             turn.messages,
             content,
-            cached,
-            offered,
+            self._cached(turn),
+            partial(self._is_offered, turn.chat.id, documents),
+            documents,
             looped=finish == records.LOOPED,
         )
         if finish == records.FAILED and not content:
@@ -317,8 +317,13 @@ class Assistant:
         repeated, _ = fit(self.engine, turn.prompted_messages(), turn.end.max_tokens)
         return common_prefix(tokens, repeated)
 
-    def _is_offered(self, chat: int) -> bool:
-        return any(one.id == chat and not one.private for one in self.history.chats())
+    def _is_offered(self, chat: int, documents: frozenset[bytes]) -> bool:
+        """Whether drafts may come from an answer in `chat` that was given passages of
+        `documents`."""
+        if not any(one.id == chat and not one.private for one in self.history.chats()):
+            return False
+        imports = self._modes.imports
+        return imports is None or documents <= imports.texts()
 
     def _require_question(self, text: str) -> None:
         """Check that `text` is not empty, nor in a language that the embedded model does not

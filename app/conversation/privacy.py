@@ -16,6 +16,7 @@ from app.engine.draft_resources import forget_answers, keep_answer, set_recordin
 from app.engine.drafters import make_drafters
 from app.engine.engine import Engine
 from datastores.chats.records import USER, Chat
+from datastores.owners import joined
 from datastores.redaction import redact
 from datastores.replay_buffer.record import question_key
 from datastores.replay_buffer.writer import AnswerDetails
@@ -26,7 +27,7 @@ TEXT_PREFIX = "text:"
 """Prefixes of owners in stores that are not built from the corpus."""
 
 Offered = Callable[[], bool]
-"""Whether a chat still exists and is not private."""
+"""Whether a chat still exists and is not private, and the documents of its answer exist."""
 
 
 class ChatIsolation:
@@ -39,20 +40,28 @@ class ChatIsolation:
         self._chat: int | None = None
         self._isolated = engine
 
-    def engine(self, chat: Chat, texts: Iterable[str], *, after_loop: bool = False) -> Engine:
+    def engine(
+        self,
+        chat: Chat,
+        texts: Iterable[str],
+        documents: Iterable[bytes] = (),
+        *,
+        after_loop: bool = False,
+    ) -> Engine:
         """The engine that answers in `chat`, whose messages so far are `texts`.
 
         The isolated one has no observers, and drafters of its own, whose memory is used in this
         chat alone and discarded with it.
 
         Args:
+            documents: keys of the documents whose passages are in the prompt.
             after_loop: whether one of the answers looped until it was stopped; the dense index then
                 records nothing, as it would record that answer with what follows.
         """
         keep_answer(self._engine.observers, None)  # the previous one, if it failed
         if not chat.private and not any(redact(text)[1] for text in texts):
             self._chat = None
-            owner = owner_of_chat(self._history, chat.id)
+            owner = owner_of_answer(self._history, chat.id, documents)
             set_recording_owner(self._engine.observers, None if after_loop else owner)
             return self._engine
         if self._engine.resources.dense is not None:
@@ -76,6 +85,7 @@ class ChatIsolation:
         text: str,
         cached: int,
         offered: Offered,
+        documents: Iterable[bytes] = (),
         *,
         looped: bool = False,
     ) -> None:
@@ -84,7 +94,8 @@ class ChatIsolation:
 
         Args:
             cached: number of tokens in the KV cache that belong to the chat.
-            offered: called later on another thread, before the chat is recorded.
+            offered: called later on other threads, before or after the chat is recorded.
+            documents: as for `engine`.
             looped: whether the answer looped until it was stopped; it is then not drafted from.
 
         Raises:
@@ -103,10 +114,14 @@ class ChatIsolation:
             keep_answer(engine.observers, None)
             forget_answers(engine.drafters)
             engine.resources.ask_dense(lambda index: index.forget(owner))
-        elif engine.learns:
+            return
+        recorded = owner_of_answer(self._history, chat.id, documents)
+        if engine.resources.dense is not None:
+            engine.resources.dense.keep(recorded, offered)
+        if engine.learns:
             questions = [message.content for message in thread if message.role == USER]
             question, topic = question_key(questions[-1]), question_key(questions[0])
-            details = AnswerDetails(owner, chat.id, question, topic, offered)
+            details = AnswerDetails(recorded, chat.id, question, topic, offered)
             keep_answer(engine.observers, details)
 
 
@@ -130,6 +145,11 @@ def owner_of_chat(history: str, chat: int) -> str:
     It includes the history's name, as the history after a damaged one numbers chats from 1 again.
     """
     return f"{CHAT_PREFIX}{history}:{chat}"
+
+
+def owner_of_answer(history: str, chat: int, documents: Iterable[bytes]) -> str:
+    """The owner of an answer in a chat, given passages of `documents`: the chat and all of them."""
+    return joined([owner_of_chat(history, chat), *map(owner_of_text, sorted(documents))])
 
 
 def owner_of_text(key: bytes) -> str:

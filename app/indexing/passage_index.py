@@ -44,6 +44,7 @@ class FoundPassage:
     Attributes:
         file: the name of `import_path` itself, or a name within it.
         title: title of the document.
+        text: key of the document in the library.
         part: number of the document's part (a chat's message), from 0.
         score: comparable within one search only.
         nearness_fit: contribution of embedding similarity to the fit.
@@ -54,6 +55,7 @@ class FoundPassage:
     import_path: str
     file: str
     title: str
+    text: bytes
     part: int
     chunk: Chunk
     score: float
@@ -217,7 +219,13 @@ def locate(library: Library, scored: ScoredPassage, import_path: str = "") -> Fo
     if place is None:
         return None
     return FoundPassage(
-        place.import_path, place.file, place.title, passage.part, passage.chunk, scored.score
+        place.import_path,
+        place.file,
+        place.title,
+        passage.text,
+        passage.part,
+        passage.chunk,
+        scored.score,
     )
 
 

@@ -151,23 +151,26 @@ def _erase_ngrams(locations: Locations, _history: History) -> None:
 
 
 def _erase_states(locations: Locations, history: History) -> None:
-    offered = _offered_chats(history)
-    with closing(Library.open(locations.library)) as library:
-        offered |= {owner_of_text(digest) for digest in library.digests()}
+    offered = _offered_chats(history) | _imported_texts(locations)
     for path in sorted(locations.states.glob("*.db")):
         retain(path, (CHAT_PREFIX, TEXT_PREFIX), offered)
 
 
 def _erase_records(locations: Locations, history: History) -> None:
-    offered = _offered_chats(history)
+    offered = _offered_chats(history) | _imported_texts(locations)
     with ExitStack() as steps:
         steps.callback(drop_tainted, locations)  # last, and also where a buffer was damaged
         for path in sorted(locations.replay.glob("*.db")):
-            steps.callback(replay.retain, path, CHAT_PREFIX, offered)
+            steps.callback(replay.retain, path, (CHAT_PREFIX, TEXT_PREFIX), offered)
 
 
 def _offered_chats(history: History) -> set[str]:
     return {owner_of_chat(history.name, chat.id) for chat in history.chats() if not chat.private}
+
+
+def _imported_texts(locations: Locations) -> set[str]:
+    with closing(Library.open(locations.library)) as library:
+        return {owner_of_text(digest) for digest in library.digests()}
 
 
 def _erase_unsent(locations: Locations, history: History) -> None:

@@ -24,6 +24,7 @@ from datastores.corpus import is_message
 from datastores.dense.index import DenseIndex
 from datastores.dense.worker import DenseWorker
 from datastores.library.library import Library
+from datastores.owners import each
 from datastores.redaction import redact
 from datastores.token_cache import TokenCache
 from engines.state_encoding import encode_backlog, waited
@@ -147,7 +148,7 @@ def _update_chats(
     engine: Engine, worker: DenseWorker, history: History
 ) -> Generator[EncodingProgress | None]:
     """Add chats that the index lacks, and forget those that are gone."""
-    known = yield from waited(worker.request(lambda index: index.owners(CHAT_PREFIX)), None)
+    known = yield from waited(worker.request(partial(_owners, prefix=CHAT_PREFIX)), None)
     chats = [chat for chat in history.chats() if not chat.private]
     offered = {owner_of_chat(history.name, chat.id): chat for chat in chats}
     for owner in known - offered.keys():
@@ -171,6 +172,12 @@ def _tokens_of(engine: Engine, history: History, chat: Chat) -> list[int]:
     return [token for part in blocks(engine, messages) for token in engine.render(part)]
 
 
+def _owners(index: DenseIndex, prefix: str) -> set[str]:
+    """Every owner that begins with `prefix`, of texts that it shares too."""
+    owners = (owner for recorded in index.owners("") for owner in each(recorded))
+    return {owner for owner in owners if owner.startswith(prefix)}
+
+
 def _compare(index: DenseIndex, locations: Locations, tokenizer: str) -> list[_NewText]:
     """Forget texts that left the library; returns tokenized ones that the index lacks."""
     path = locations.projections / tokenizer / TOKENS_FILE
@@ -178,9 +185,9 @@ def _compare(index: DenseIndex, locations: Locations, tokenizer: str) -> list[_N
         return []
     with closing(Library.open(locations.library)) as library:
         offered = set(library.digests())
-    known = index.owners(TEXT_PREFIX)
-    for owner in known - {owner_of_text(key) for key in offered}:
+    for owner in _owners(index, TEXT_PREFIX) - {owner_of_text(key) for key in offered}:
         index.forget(owner)
+    known = index.owners(TEXT_PREFIX)
     with closing(TokenCache.open(path)) as cache:
         counts = cache.token_counts()
     return [

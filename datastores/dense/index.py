@@ -21,6 +21,7 @@ from datastores.dense.flat_keys import FlatKeys
 from datastores.dense.memory import DenseMemory
 from datastores.dense.projection import Floats, Projection, fit
 from datastores.dense.store import DenseStore, TextKeys, TextTokens
+from datastores.owners import belongs
 from datastores.tokens import common_prefix
 
 SAMPLE = 1024
@@ -93,10 +94,10 @@ class DenseIndex:
         """Whether `flush` has something to write."""
         return bool(self._buffer)
 
-    def begin(self, owner: str, tokens: Sequence[int]) -> None:
-        """Start an answer after `tokens`, in the chat `owner`."""
+    def begin(self, owner: str, tokens: Sequence[int], first: int = 1) -> None:
+        """Start an answer after `tokens`, of which those before `first` need no keys."""
         self.leave()
-        new = self._answers.begin(owner, tokens)
+        new = self._answers.begin(owner, tokens, first)
         self._memory.begin(new.text)
         self._add_tokens(new)
 
@@ -134,11 +135,12 @@ class DenseIndex:
             self._fit()
 
     def owners(self, prefix: str) -> set[str]:
-        """The owners of texts that begin with `prefix`."""
+        """The owners of texts that begin with `prefix`; see `datastores.owners`."""
         return self._store.owners(prefix)
 
     def flat_keys(self, owners: Collection[str]) -> FlatKeys | None:
-        """The current keys of texts of `owners`; None before the projection is fitted."""
+        """The current keys of the texts that `owners` have alone; None before the projection is
+        fitted."""
         self._refresh()
         texts = frozenset(self._store.texts_of(owners))
         chosen = texts, len(self._memory)
@@ -180,7 +182,7 @@ class DenseIndex:
         self._buffer.write(self._store)
 
     def forget(self, owner: str) -> None:
-        """Erase the texts of `owner`."""
+        """Erase the texts of `owner`, those that it shares included."""
         self.flush()
         self._answers.forget(owner)
         self._drop(self._store.forget(owner))
@@ -276,12 +278,13 @@ class AnswerTexts:
         self._by_owner: dict[str, _Text] = {}
         self._current: _Text | None = None
 
-    def begin(self, owner: str, tokens: Sequence[int]) -> TextTokens:
+    def begin(self, owner: str, tokens: Sequence[int], first: int = 1) -> TextTokens:
         """Start an answer after `tokens`; returns those that its text does not have yet.
 
         The text last written here for `owner` is continued if it is a prefix of `tokens`. Otherwise
-        a new one starts, in which only the tokens after the common prefix need keys. Texts of
-        earlier sessions are not continued, since another window may be writing them.
+        a new one starts, in which only the tokens after the common prefix need keys, and none
+        before `first`. Texts of earlier sessions are not continued, since another window may be
+        writing them.
 
         Raises:
             StoreError: the store cannot be read or written; nothing is recorded.
@@ -291,7 +294,7 @@ class AnswerTexts:
         written = text.tokens if text else list(self._store.latest_tokens(owner))
         shared = common_prefix(written, tokens)
         if text is None or shared < len(written):
-            text = _Text(self._store.create_text(owner, first=shared), [])
+            text = _Text(self._store.create_text(owner, max(first, shared)), [])
             self._by_owner[owner] = text
         return self._append(text, tokens[len(text.tokens) :])
 
@@ -307,9 +310,10 @@ class AnswerTexts:
         self._current = None
 
     def forget(self, owner: str) -> None:
-        """Stop writing into the text of `owner`."""
-        if self._by_owner.pop(owner, None) is self._current:
-            self.leave()
+        """Stop writing into the texts of `owner`, those that it shares included."""
+        for recorded in [one for one in self._by_owner if belongs(one, owner)]:
+            if self._by_owner.pop(recorded) is self._current:
+                self.leave()
 
     def retain(self, texts: Collection[int]) -> None:
         """Stop writing into texts other than `texts`."""

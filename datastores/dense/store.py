@@ -23,6 +23,7 @@ from sqlite_utils import Database
 from datastores.dense.projection import Codes, Projection, unpack_projection
 from datastores.dense.schema import SCHEMA
 from datastores.errors import StoreError
+from datastores.owners import belongs, is_lapsed
 from datastores.storage.erasure import erase_requested, request_erasure
 from datastores.storage.integrity import (
     damage_error,
@@ -150,11 +151,11 @@ class DenseStore:
                     _write_keys(db, part)
 
     def forget(self, owner: str) -> list[int]:
-        """Erase the texts of `owner`; returns their ids."""
+        """Erase the texts of `owner`, those that it shares included; returns their ids."""
         with self.store.writing() as db:
-            rows = db.query("SELECT id FROM documents WHERE source = ?", [owner])
-            gone = [int(row["id"]) for row in rows]
-            db.conn.execute("DELETE FROM documents WHERE source = ?", (owner,))
+            rows = db.query("SELECT id, source FROM documents")
+            gone = [int(row["id"]) for row in rows if belongs(row["source"], owner)]
+            db.conn.executemany("DELETE FROM documents WHERE id = ?", [(text,) for text in gone])
             request_erasure(db)
         erase_requested(self.store)
         return gone
@@ -170,7 +171,7 @@ class DenseStore:
         return {row["id"] for row in self.store.rows("SELECT id FROM documents")}
 
     def texts_of(self, owners: Collection[str]) -> set[int]:
-        """The ids of the texts of `owners`."""
+        """The ids of the texts of `owners`, without those that they share."""
         rows = self.store.rows("SELECT id, source FROM documents")
         return {row["id"] for row in rows if row["source"] in owners}
 
@@ -180,7 +181,7 @@ class DenseStore:
         return int(rows[0]["seq"]) if rows else 0
 
     def owners(self, prefix: str) -> set[str]:
-        """The owners of texts that begin with `prefix`."""
+        """The owners of texts that begin with `prefix`; see `datastores.owners`."""
         rows = self.store.rows("SELECT DISTINCT source FROM documents")
         return {row["source"] for row in rows if row["source"].startswith(prefix)}
 
@@ -267,7 +268,7 @@ class DenseStore:
 
 
 def retain(path: Path, prefixes: tuple[str, ...], wanted: Collection[str]) -> None:
-    """Erase owners that begin with one of `prefixes` and are not `wanted`.
+    """Erase the texts of owners that begin with one of `prefixes` and are not `wanted`.
 
     For an index that this process has not opened, so that no model, faiss or thread is needed. A
     damaged one that was quarantined is deleted, since it may contain them and can be made again.
@@ -279,7 +280,7 @@ def retain(path: Path, prefixes: tuple[str, ...], wanted: Collection[str]) -> No
     with closing(Store(path, SCHEMA)) as store:
         with store.writing() as db:
             owners = {row["source"] for row in db.query("SELECT DISTINCT source FROM documents")}
-            gone = [one for one in owners if one.startswith(prefixes) and one not in wanted]
+            gone = [one for one in owners if is_lapsed(one, prefixes, wanted)]
             if gone:
                 db.conn.executemany(
                     "DELETE FROM documents WHERE source = ?", [(owner,) for owner in gone]

@@ -81,10 +81,11 @@ class DenseWorker:
         self._thread = threading.Thread(target=self._run, name="dense-worker", daemon=True)
         self._thread.start()
 
-    def begin(self, owner: str, tokens: Sequence[int]) -> None:
-        """Start an answer after `tokens`, which the caller may change afterwards."""
+    def begin(self, owner: str, tokens: Sequence[int], first: int = 1) -> None:
+        """Start an answer after `tokens`, which the caller may change afterwards; see
+        `DenseIndex.begin`."""
         prompt = list(tokens)
-        self._submit(_Job(lambda index: index.begin(owner, prompt)))
+        self._submit(_Job(lambda index: index.begin(owner, prompt, first)))
 
     def observe(self, position: int, tokens: Sequence[int], states: Floats) -> None:
         """Add tokens of the answer and the states that produced them; see `DenseIndex.observe`."""
@@ -96,6 +97,16 @@ class DenseWorker:
     def leave(self) -> None:
         """Record nothing until the next `begin`."""
         self._submit(_Job(DenseIndex.leave))
+
+    def keep(self, owner: str, offered: Callable[[], bool]) -> None:
+        """Keep what was recorded under `owner` if `offered`, which is called on the thread: someone
+        who could not know of the record may have deleted the owner meanwhile."""
+
+        def check(index: DenseIndex) -> None:
+            if not offered():
+                index.forget(owner)
+
+        self._submit(_Job(check))
 
     def add_states(self, text: int, positions: NDArray[np.int64], states: Floats) -> None:
         """Add states of the backlog; see `DenseIndex.add_states`."""

@@ -21,6 +21,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from datastores.errors import StoreError
+from datastores.owners import belongs, is_lapsed
 from datastores.replay_buffer import states
 from datastores.replay_buffer.record import ReplayRecord, pack, require_valid, unpack
 from datastores.storage.erasure import erase_requested, request_erasure
@@ -218,13 +219,13 @@ class ReplayBuffer:
                 )
 
     def forget(self, owner: str) -> None:
-        """Erase everything of `owner`.
+        """Erase everything of `owner`, what it shares included.
 
         Raises:
             StoreError: another process keeps an older state; another call finishes the work.
         """
         with self.store.writing() as db:
-            _remove(db, [owner])
+            _remove(db, [one for one in _owners(db) if belongs(one, owner)])
         erase_requested(self.store)
 
     def _unpack(self, row: Mapping[str, Any]) -> ReplayRecord:
@@ -275,8 +276,9 @@ class ReplayBuffer:
         return str(found["identity"])
 
 
-def retain(path: Path, prefix: str, wanted: Collection[str]) -> None:
-    """Erase owners that begin with `prefix` and are not `wanted`, in a buffer of any target.
+def retain(path: Path, prefixes: tuple[str, ...], wanted: Collection[str]) -> None:
+    """Erase the answers of owners that begin with one of `prefixes` and are not `wanted`, in a
+    buffer of any target.
 
     A damaged buffer is deleted, since it may contain them.
 
@@ -287,10 +289,12 @@ def retain(path: Path, prefix: str, wanted: Collection[str]) -> None:
     _delete_quarantined(path)  # left by a killed process
     with closing(_open_store(path)) as store:
         with store.writing() as db:
-            owners = {row["source"] for row in db.query("SELECT source FROM sources")}
-            gone = [one for one in owners if one.startswith(prefix) and one not in wanted]
-            _remove(db, gone)
+            _remove(db, [one for one in _owners(db) if is_lapsed(one, prefixes, wanted)])
         erase_requested(store)
+
+
+def _owners(db: Database) -> list[str]:
+    return [row["source"] for row in db.query("SELECT source FROM sources")]
 
 
 def _remove(db: Database, owners: Collection[str]) -> None:

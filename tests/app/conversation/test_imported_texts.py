@@ -43,7 +43,7 @@ from datastores.passages.chunks import Chunk
 from engines.chat_template.prompt_builder import Message
 from engines.retrieval.excerpts import PassageExcerpt
 from engines.retrieval.question_likelihood import AskedQuestion, AskedWord
-from tests.app.scripted import Recorder, ScriptedVocabulary, render, scripted_engine
+from tests.app.scripted import ScriptedVocabulary, render, scripted_engine
 
 WALRUS = "The walrus keeps seventeen brass telescopes in the attic."
 ABOUT_IT = "How many telescopes does the walrus keep?"
@@ -241,20 +241,6 @@ def test_without_imports_nothing_is_retrieved(tmp_path: Path, history: History) 
     assert not any(isinstance(event, Retrieved) for event in events)
 
 
-def test_observers_do_not_see_what_would_outlive_a_forgotten_text(
-    tmp_path: Path, history: History, imports: ImportedTexts
-) -> None:
-    recorder = Recorder()
-    engine = scripted_engine(tmp_path)
-    engine.observers.append(recorder)
-    assistant = Assistant(engine, history, imports)
-    chat = history.create_chat()
-    list(assistant.answer(chat.id, None, ABOUT_IT))
-    assert recorder.steps == []
-    list(assistant.answer(chat.id, history.chat(chat.id).active, "sing sea shanties"))
-    assert recorder.steps
-
-
 def test_a_hostile_document_is_material_in_its_own_message(
     tmp_path: Path, history: History, imports: ImportedTexts
 ) -> None:
@@ -330,7 +316,7 @@ def test_a_model_that_takes_few_items_is_given_those_that_fit(
 
 def test_the_form_is_the_one_the_embedded_model_was_trained_on() -> None:
     texts = ["one\n", "two"]
-    passages = [FoundPassage("/a", "a", "a", 0, Chunk("", 1, 1, text), 1.0) for text in texts]
+    passages = [FoundPassage("/a", "a", "a", b"", 0, Chunk("", 1, 1, text), 1.0) for text in texts]
     earlier, question = Message("user", "before"), Message("user", "now")
     before, notes, last = with_notes([earlier, question], passages)
     assert (before, last) == (earlier, question)

@@ -168,7 +168,7 @@ def test_retaining_forgets_what_is_not_offered_any_more(path: Path) -> None:
         for seed, owner in enumerate(["chat:h:1", "chat:h:2", "text:3"]):
             buffer.add(owner, record(seed))
     (path.parent / "replay.db.corrupt-20260101-000000").write_bytes(b"chat")
-    retain(path, "chat:", {"chat:h:2"})
+    retain(path, ("chat:",), {"chat:h:2"})
     with closing(open_buffer(path)) as buffer:
         assert ids(buffer) == [2, 3]
     assert holding(path, 0) == []
@@ -194,7 +194,7 @@ def test_an_owner_whose_records_made_room_is_still_known(path: Path) -> None:
         buffer.add("new", record(1))
         assert ids(buffer) == [2]
         version = (buffer.last_id, buffer.last_removal)
-        retain(path, "old", ())
+        retain(path, ("old",), ())
         assert buffer.removed_since(*version)
 
 

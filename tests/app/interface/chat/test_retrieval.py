@@ -230,7 +230,7 @@ async def test_retrieval_is_switched_before_and_after_a_chat_is_stored(
 
 def test_citations_are_shown_at_the_end_of_the_answer() -> None:
     answer = Answer("text", finish="")
-    answer.citations = [citation(FoundPassage("/a", "a", "", 0, Chunk("", 1, 1, "a"), 1.0))]
+    answer.citations = [citation(FoundPassage("/a", "a", "", b"", 0, Chunk("", 1, 1, "a"), 1.0))]
     assert answer.citation_rows == {}
 
 
