@@ -150,7 +150,7 @@ class Answered:
         """Whether it is not what it should be: right, or declined if nothing answers it."""
         if self.question.kind == NOTHING:
             return bool(self.passages) if self.text is None else not self.declined
-        return self.cited < len(self.question.documents) if self.text is None else not self.right
+        return self.cited < self.question.needed if self.text is None else not self.right
 
 
 def answer(

@@ -32,7 +32,7 @@ class GradedQuestion:
     """One line of a file of questions.
 
     Attributes:
-        documents: hold the answer, every one of them; none if `kind` is `NOTHING`.
+        documents: each holds the answer, or with kind `TWO` a part of it; none with `NOTHING`.
         answer: groups of alternatives.
         before: earlier questions of the chat.
     """
@@ -42,6 +42,11 @@ class GradedQuestion:
     documents: tuple[str, ...] = ()
     answer: tuple[tuple[str, ...], ...] = ()
     before: tuple[str, ...] = ()
+
+    @property
+    def needed(self) -> int:
+        """The number of `documents` that are needed for an answer."""
+        return len(self.documents) if self.kind == TWO else min(1, len(self.documents))
 
 
 def read_questions(path: Path) -> list[GradedQuestion]:

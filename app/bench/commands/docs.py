@@ -144,7 +144,7 @@ def _answers(
 def _failures(ranked: Sequence[Ranking], answered: Sequence[Answered]) -> Iterator[str]:
     """What was not found among the first three passages, and what was answered wrongly."""
     for place in ranked:
-        if place.among(3) < len(place.ranks):
+        if place.among(3) < place.question.needed:
             ranks = ", ".join(str(rank or "–") for rank in place.ranks)
             first = [one.title for one in place.passages[:3]]
             yield _line("ranked", place.question, f"{ranks}; first: {', '.join(first)}")
