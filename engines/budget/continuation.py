@@ -15,7 +15,7 @@ on what it adds to the value of the whole draft.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -49,9 +49,7 @@ class Leaf:
 
     def context(self, context: Context) -> Context:
         """A copy of `context` with the path appended: drafters index the tokens of the original."""
-        tokens = [*context.tokens, *self.tokens]
-        price = context.row_price
-        return Context(tokens, UNKNOWN_STATE, context.temperature, row_price=price)
+        return replace(context, tokens=[*context.tokens, *self.tokens], hidden=UNKNOWN_STATE)
 
 
 def find_leaf(merged: MergedDraft, rows: Sequence[int], limit: int) -> Leaf | None:

@@ -209,9 +209,11 @@ def test_the_most_probable_leaf_of_a_model_is_found() -> None:
     assert (leaf.tokens, leaf.limit) == ((1, 2), 5)
     drafters: list[Drafter] = [PromptLookup(), OracleHead([], 0.5)]
     assert [drafter.name for drafter in leaf.drafters(drafters)] == ["prompt"]
-    context = Context([7, 9], HIDDEN, 0.5)
+    context = Context([7, 9], HIDDEN, 0.5, make_sampler(RANDOM), 1)
     behind = leaf.context(context)
     assert (behind.tokens, behind.root, behind.hidden.size) == ([7, 9, 1, 2], 2, 0)
+    # Models draw with the target's noise there too, which is keyed by the offset in the answer.
+    assert (behind.draw, behind.answer_start) == (context.draw, 1)
     assert context.tokens == [7, 9]
     assert find_leaf(merged, [1, 4, 2, 3], 3) is None
     assert find_leaf(merged, [1, 4], 8) is None
