@@ -17,6 +17,7 @@ from textual.events import Key
 from textual.notifications import Notification
 from textual.pilot import Pilot
 
+from app.conversation import session_statistics
 from app.engine.engine import Engine
 from app.importing.events import Event as ImportEvent
 from app.interface.app import Specchat
@@ -187,6 +188,12 @@ def notices_stay() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Notification, "has_expired", False)
         yield
+
+
+@pytest.fixture(autouse=True)
+def one_trend_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw the trend of the panel as one bar, however the answers fall on the clock."""
+    monkeypatch.setattr(session_statistics, "TREND_SECONDS", 1e12)
 
 
 @pytest.fixture(autouse=True)
