@@ -103,6 +103,11 @@ class Locations:
         return self.data / "unsent.json"
 
     @property
+    def token(self) -> Path:
+        """What programs show to `specchat serve`."""
+        return self.data / "token"
+
+    @property
     def models(self) -> Path:
         """Models in specchat's own folder."""
         return self.data / "models"
@@ -157,7 +162,7 @@ class Locations:
         folders = (self.projections, self.states, self.chat_states, self.replay, self.draft_models)
         files = (
             *(self.history, self.library, self.imported, self.unsent),
-            *(self.offered, self.costs, self.probes, self.log, self.settings),
+            *(self.token, self.offered, self.costs, self.probes, self.log, self.settings),
         )
         for path in files:
             for one in (path, path.with_name(f"{path.name}.lock")):

@@ -92,6 +92,7 @@ COMMANDS = {
     "models": "app.cli.models:models",
     "restore": "app.cli.chats:restore",
     "search": "app.cli.chats:search",
+    "serve": "app.cli.serve:serve",
     "imports": "app.cli.texts:imports",
     "stats": "app.cli.stats:stats",
     "draft": "app.cli.draft:draft",

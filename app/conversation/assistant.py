@@ -10,18 +10,13 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from secrets import randbits
 from threading import Event as Flag
 from typing import Any
 
 from app.chat_settings import (
     DOCS_ONCE,
-    MAX_TOKENS,
-    NEW_SEED,
     AnswerEnd,
-    answer_end,
     require_sequences,
-    with_overrides,
 )
 from app.conversation.answer_modes import AnswerModes
 from app.conversation.answer_request import AnswerRequest
@@ -65,7 +60,9 @@ from datastores.tokens import common_prefix
 from engines.chat_template.prompt_builder import Message
 from engines.chat_template.reasoning import marked_piece
 from engines.chat_template.template import BASE_MODEL
-from engines.sampler import Sampling
+
+SAMPLING = "this chat's sampling"
+"""What settings of a chat are called in errors."""
 
 
 class Assistant:
@@ -189,7 +186,7 @@ class Assistant:
             settings,
             message,
             shown_messages(self.engine.vocabulary, settings.system, path),
-            self._sampling(settings.sampling, again),
+            self.engine.defaults.draw(settings.sampling, SAMPLING, again=again),
             self._answer_end(settings.sampling),
             question_of(path[-1]),
             window=window,
@@ -297,7 +294,7 @@ class Assistant:
             chat = self.history.chat(path[-1].chat)
         question = Message(records.USER, compose(text, attachments)[0])
         messages = [*shown_messages(self.engine.vocabulary, chat.system, path), question]
-        sampling = self._sampling(chat.sampling, again=False)
+        sampling = self.engine.defaults.draw(chat.sampling, SAMPLING)
         end = self._answer_end(chat.sampling)
         turn = AnswerRequest(chat, 0, messages, sampling, end, text, window=window)
         turn.passages = yield from self._modes.retrieve(self.engine, turn)
@@ -357,20 +354,9 @@ class Assistant:
         if current == first_title(asked[0]) and better != current:
             self.history.rename(chat, better)
 
-    def _sampling(self, chosen: Mapping[str, Any], again: bool) -> Sampling:
-        """The chat's sampling settings; without a fixed seed each answer gets a new one."""
-        sampling = with_overrides(self.engine.defaults.sampling, chosen, "this chat's sampling")
-        if again and self.engine.defaults.default_temperature and "temperature" not in chosen:
-            sampling = replace(sampling, temperature=Sampling().temperature)
-        seed = chosen.get("seed", sampling.seed if self.engine.defaults.seeded else NEW_SEED)
-        return replace(sampling, seed=randbits(32) if seed == NEW_SEED else seed)
-
     def _answer_end(self, chosen: Mapping[str, Any]) -> AnswerEnd:
-        """Where the chat's answers end; a length from the command line takes precedence."""
-        if self.engine.defaults.limited:
-            chosen = {name: value for name, value in chosen.items() if name != MAX_TOKENS}
-        default = AnswerEnd(self.engine.defaults.max_tokens, self._sequences)
-        end = answer_end(chosen, default, "this chat's sampling")
+        """Where the chat's answers end."""
+        end = self.engine.defaults.end(chosen, self._sequences, SAMPLING)
         return replace(end, stop=(*end.stop, *self.engine.stop))
 
 

@@ -10,8 +10,11 @@ from codecs import getincrementaldecoder
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Event as Flag
 from time import perf_counter
+
+import numpy as np
 
 from app.chat_settings import AnswerEnd
 from app.conversation.context_window import fit
@@ -28,6 +31,7 @@ from engines.draft_tree import credited
 from engines.repetition import is_counting, is_looping, token_text
 from engines.sampler import Sampling, make_sampler
 from engines.step import FINISH_REPETITION, FINISH_STOP, Step
+from engines.target import Floats, ParkingTarget, Target
 
 FINISH_INTERRUPTED = "interrupted"
 
@@ -37,11 +41,14 @@ class GenerationRequest:
     """What to generate.
 
     Attributes:
-        messages: the last of them is answered.
+        messages: the last of them is answered; older ones are left out if they do not fit.
         end: where the answer ends.
         written: tokens already generated. Generation resumes after them, up to the next multiple of
             the longest answer.
         dropped: number of older messages of the chat that are left out.
+        prompt: token ids of the whole prompt, to generate from instead of `messages`.
+        marks: texts of control tokens to keep in the text, besides those that mark reasoning.
+        logits: whether each step keeps the logits of all its tokens, which nothing else then gets.
     """
 
     messages: Sequence[Message]
@@ -49,6 +56,9 @@ class GenerationRequest:
     end: AnswerEnd
     written: Sequence[int] = ()
     dropped: int = 0
+    prompt: Sequence[int] = ()
+    marks: Sequence[str] = ()
+    logits: bool = False
 
 
 def generate(
@@ -65,13 +75,16 @@ def generate(
     end, written = request.end, request.written
     with engine.busy:
         started = perf_counter()
-        prompt, dropped = fit(engine, request.messages, end.max_tokens, len(written))
+        prompt, dropped = list(request.prompt), 0
+        if not prompt:
+            prompt, dropped = fit(engine, request.messages, end.max_tokens, len(written))
         if dropped := dropped + request.dropped:
             yield Dropped(dropped)
         statistics.prompt_tokens = len(prompt)
         context, finish = [*prompt, *written], ""
         yield from load_state(engine, context)
-        cached, reading = common_prefix(engine.target.tokens, context), perf_counter()
+        cached, reading = _cached(engine.target, context), perf_counter()
+        statistics.cached_tokens = cached
         for done in engine.target.prefill(context):
             yield Prefilling(done, len(context))
             if stop.is_set():
@@ -80,7 +93,9 @@ def generate(
         if engine.states is not None:
             engine.states.observe(done - cached, perf_counter() - reading)
         if not finish:
-            stream = TextStream(engine, written, end.stop, prompt)
+            # A program sees its prompt, whatever mark that ends with; a chat shows answers alone.
+            shown = prompt if request.messages else ()
+            stream = TextStream(engine, written, end.stop, shown, request.marks)
             with closing(_decode(engine, request, statistics)) as steps:
                 for step in steps:
                     if step.prefill:
@@ -98,6 +113,13 @@ def generate(
         yield Finished(finish, statistics, request.sampling.seed)
 
 
+def _cached(target: Target, context: Sequence[int]) -> int:
+    """Number of tokens of `context` that prefill need not evaluate: never the last one."""
+    if isinstance(target, ParkingTarget):
+        return min(target.cached_prefix(context), len(context) - 1)
+    return min(common_prefix(target.tokens, context), len(context) - 1)
+
+
 def load_state(engine: Engine, prompt: Sequence[int]) -> Generator[Event]:
     """Load the saved KV state of the beginning of `prompt`, if there is one."""
     if engine.states is not None:
@@ -107,6 +129,9 @@ def load_state(engine: Engine, prompt: Sequence[int]) -> Generator[Event]:
 
 def _decode(engine: Engine, request: GenerationRequest, statistics: Statistics) -> Generator[Step]:
     longest, written = request.end.max_tokens, len(request.written)
+    keep = wanted_logits(engine.observers) if engine.learns else None
+    if request.logits:
+        keep = partial(_every_row, engine.target.vocabulary_size)
     return decode(
         engine.target,
         engine.drafters,
@@ -115,9 +140,14 @@ def _decode(engine: Engine, request: GenerationRequest, statistics: Statistics) 
         stop_criteria(engine, longest - written % longest, request.end.stop, request.written),
         temperature=request.sampling.temperature,
         answered=written,
-        keep=wanted_logits(engine.observers) if engine.learns else None,
+        keep=keep,
         observers=(statistics, *engine.observers),
     )
+
+
+def _every_row(size: int, position: int, origins: Sequence[int]) -> tuple[Sequence[int], Floats]:
+    """An `engines.step.Keep` of the logits of all tokens, of a vocabulary of `size`."""
+    return range(len(origins)), np.empty((len(origins), size), np.float32)
 
 
 def stop_criteria(
@@ -160,9 +190,11 @@ class TextStream:
         written: Sequence[int] = (),
         sequences: Sequence[str] = (),
         prompt: Sequence[int] = (),
+        marks: Sequence[str] = (),
     ) -> None:
-        """Continue after `prompt` and `written`; the text ends before one of `sequences`."""
-        self._piece = marked_piece(engine.vocabulary)
+        """Continue after `prompt` and `written`; the text ends before one of `sequences`, and
+        control tokens that are `marks` have text too."""
+        self._piece = marked_piece(engine.vocabulary, marks)
         self._opening = "" if written else prompt_opening(engine.vocabulary, prompt)
         self._decoder = getincrementaldecoder("utf-8")("replace")
         self._held = HeldText(sequences)

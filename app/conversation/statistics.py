@@ -34,6 +34,7 @@ class Statistics:
 
     Attributes:
         prompt_tokens: tokens of the prompt, reused ones included.
+        cached_tokens: those of them that were in the KV cache.
         tokens: tokens emitted, the stop token included.
         steps: steps, without the one whose token came from prefill.
         step_tokens: tokens emitted in those steps.
@@ -57,6 +58,7 @@ class Statistics:
     """
 
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     tokens: int = 0
     steps: int = 0
     step_tokens: int = 0
@@ -152,6 +154,7 @@ class Statistics:
         total.add(self)
         if begun.tokens:
             total.prompt_tokens = begun.prompt_tokens
+            total.cached_tokens = begun.cached_tokens
             total.first_token_seconds = begun.first_token_seconds
         return total
 

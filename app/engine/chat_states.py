@@ -18,7 +18,7 @@ from datastores.errors import SpecchatError
 from datastores.kv_blocks import KvBlock, KvBlocks, State, split
 from datastores.tokens import common_prefix
 from engines.state_encoding import PASS_S, waited
-from engines.target import SavableTarget, Target
+from engines.target import ParkingTarget, SavableTarget, Target
 
 LOGGER = logging.getLogger("specchat.chat_states")
 
@@ -93,8 +93,11 @@ class ChatStates:
                 return  # the disk is slower than the model
 
     def _missing(self, prompt: Sequence[int]) -> list[KvBlock]:
-        """The saved blocks of `prompt` beyond the cached tokens."""
+        """The saved blocks of `prompt` beyond the cached tokens; none where a parked text, which
+        costs nothing to return to, has more of it than those."""
         cached = common_prefix(self._target.tokens, prompt)
+        if isinstance(self._target, ParkingTarget) and self._target.cached_prefix(prompt) > cached:
+            return []
         blocks = self._files.find(prompt, whole=not self._target.state_block)
         missing = [block for block in blocks if block.end > cached]
         if not missing or missing[-1].end > self._target.context_length:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from secrets import randbits
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from app.chat_settings import MAX_TOKENS, NEW_SEED, AnswerEnd, answer_end, with_overrides
 from app.config import CrestConfig
 from app.engine.chat_states import ChatStates
 from app.engine.draft_model import VersionedDraftModel
@@ -20,7 +22,6 @@ from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
 from engines.budget.loss_limit import DrafterBackoffs
 from engines.budget.protocol import Budget
-from engines.chat_template.prompt_builder import Message
 from engines.drafters.protocol import Drafter
 from engines.sampler import Sampling
 from engines.state_encoding import PASS_S
@@ -50,6 +51,38 @@ class AnswerDefaults:
     limited: bool = False
     default_temperature: bool = False
 
+    def draw(self, chosen: Mapping[str, Any], where: str, *, again: bool = False) -> Sampling:
+        """The sampling settings with those `chosen`; without a fixed seed, a new one each time.
+
+        Args:
+            where: what the settings belong to, for errors.
+            again: for another answer to a question: it is sampled unless the user chose
+                temperature 0, at which it would be the same.
+
+        Raises:
+            InputError: a setting is unknown or invalid.
+        """
+        sampling = with_overrides(self.sampling, chosen, where)
+        if again and self.default_temperature and "temperature" not in chosen:
+            sampling = replace(sampling, temperature=Sampling().temperature)
+        seed = chosen.get("seed", sampling.seed if self.seeded else NEW_SEED)
+        return replace(sampling, seed=randbits(32) if seed == NEW_SEED else seed)
+
+    def end(self, chosen: Mapping[str, Any], stop: Sequence[str], where: str) -> AnswerEnd:
+        """Where answers end with the settings `chosen`, or before one of `stop`; a length from the
+        command line takes precedence.
+
+        Raises:
+            InputError: a setting is invalid.
+        """
+        if self.limited:
+            chosen = {name: value for name, value in chosen.items() if name != MAX_TOKENS}
+        return answer_end(chosen, AnswerEnd(self.max_tokens, tuple(stop)), where)
+
+
+Render = Callable[..., list[int]]
+"""(messages, and tools that the model may call) → token ids; see `ChatTemplate.render`."""
+
 
 @dataclass(slots=True)
 class Engine:
@@ -59,6 +92,7 @@ class Engine:
         name: the model's name in `specchat models`.
         path: the model's file or folder.
         render: makes a prompt's token ids from messages, with stored ids of earlier answers.
+        render_text: makes them from a whole prompt as text, in which control tokens are recognised.
         max_passages: most passages before a question.
         max_items: most list items in those passages; 0 for all.
         trained_context: longest context that the model allows; 0 if unknown.
@@ -78,7 +112,7 @@ class Engine:
     path: Path
     target: Target
     vocabulary: Vocabulary
-    render: Callable[[Sequence[Message]], list[int]]
+    render: Render
     drafters: list[Drafter]
     budget: Budget
     costs: CostModel
@@ -86,6 +120,7 @@ class Engine:
     backoffs: DrafterBackoffs
     defaults: AnswerDefaults
     learned: LearnedState
+    render_text: Callable[[str], list[int]]
     stop: tuple[str, ...] = ()
     restrictions: tuple[str, ...] = ()
     max_passages: int = MAX_PASSAGES

@@ -115,6 +115,7 @@ def load(
         target=model.target,
         vocabulary=model.vocabulary,
         render=model.render,
+        render_text=model.template.render_text,
         stop=model.template.stop,
         restrictions=model.restrictions,
         drafters=make_drafters(names, resources),

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
-"""Roles of messages."""
+from engines.chat_template.prompt_builder import ASSISTANT, USER, Tool
+
 CHATML_START, CHATML_END = "<|im_start|>", "<|im_end|>"
 CHATML_TEMPLATE = (
     "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' "
@@ -28,11 +28,13 @@ class Renderer(Protocol):
 
     seconds: float
 
-    def render(self, messages: Sequence[Mapping[str, object]], others: str) -> str:
+    def render(
+        self, messages: Sequence[Mapping[str, object]], others: str, tools: Sequence[Tool] = ()
+    ) -> str:
         """The conversation as text, up to the beginning of the answer.
 
         Args:
-            others: see `RenderProcess.render`.
+            others, tools: see `RenderProcess.render`; formats without tools ignore them.
 
         Raises:
             ModelError: it cannot be rendered.
@@ -45,7 +47,9 @@ class ChatML:
 
     seconds = 0.0
 
-    def render(self, messages: Sequence[Mapping[str, object]], others: str) -> str:
+    def render(
+        self, messages: Sequence[Mapping[str, object]], others: str, tools: Sequence[Tool] = ()
+    ) -> str:
         """See `Renderer.render`."""
         turns = [
             f"{CHATML_START}{message['role']}\n{message['content']}{CHATML_END}\n"
@@ -61,7 +65,9 @@ class QuestionsAndAnswers:
     _PREFIXES = {USER: "Question: ", ASSISTANT: "Answer: "}  # noqa: RUF012
     _SEPARATORS = {USER: "\n"}  # noqa: RUF012
 
-    def render(self, messages: Sequence[Mapping[str, object]], others: str) -> str:
+    def render(
+        self, messages: Sequence[Mapping[str, object]], others: str, tools: Sequence[Tool] = ()
+    ) -> str:
         """See `Renderer.render`."""
         parts: list[str] = []
         for message in messages:

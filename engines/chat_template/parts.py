@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engines.chat_template.formats import ASSISTANT, SYSTEM, USER
-from engines.chat_template.prompt_builder import Segment
+from engines.chat_template.prompt_builder import ASSISTANT, SYSTEM, USER, Segment
 
 PART_TURNS = 24
 """Turns in a part, besides those shared with the next. Shorter chats are rendered as a whole."""

@@ -19,9 +19,18 @@ from enum import Enum, auto
 from itertools import product
 
 from datastores.errors import ModelError
-from engines.chat_template.formats import ASSISTANT, SYSTEM, USER, Renderer
+from engines.chat_template.formats import Renderer
 from engines.chat_template.parts import find_seams, join, parts_between
-from engines.chat_template.prompt_builder import Content, Literal, Message, Segment
+from engines.chat_template.prompt_builder import (
+    ASSISTANT,
+    SYSTEM,
+    USER,
+    Content,
+    Literal,
+    Message,
+    Segment,
+    Tool,
+)
 from engines.chat_template.render_process import (
     EMPTY,
     NONE,
@@ -49,8 +58,11 @@ INSTRUCTED_CHAT = _sample(SYSTEM, USER, ASSISTANT, USER)
 
 
 class Structure(Enum):
-    """Whose roles change; except in the first, neighbours of one role are joined."""
+    """Whose roles change; except in the first two, neighbours of one role are joined, and calls of
+    tools and their results become text."""
 
+    AS_WRITTEN = auto()
+    """Nobody's; answers that called tools are as the model wrote them."""
     AS_IT_IS = auto()
     ONE_SYSTEM = auto()
     """System messages after the first message become the user's."""
@@ -62,6 +74,12 @@ class Structure(Enum):
     """The same as NO_SYSTEM, and so do answers before the first question."""
     ONE_TURN = auto()
     """All messages become one of the user."""
+
+    def form(self, message: Message) -> Message:
+        """`message` with its calls of tools in the form of this structure."""
+        if self is Structure.AS_WRITTEN:
+            return message.as_written
+        return message.as_called if self is Structure.AS_IT_IS else message.as_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +116,29 @@ class Placement:
             in_parts = role in self.dialect.parts
             content = [{"type": "text", "text": text}] if in_parts else text
             arranged.append({"role": role, "content": content})
+            if len(indices) == 1:
+                arranged[-1].update(_calls(messages[indices[0]]))
         return arranged
+
+
+def _calls(message: Message) -> dict[str, object]:
+    """The fields of a message that calls tools or has a tool's result; none for others."""
+    if message.call_id:
+        return {"tool_call_id": message.call_id}
+    calls = [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for call in message.calls
+    ]
+    return {"tool_calls": calls} if calls else {}
 
 
 def _turns(roles: Sequence[str], structure: Structure) -> list[tuple[str, list[int]]]:
     """The role and the indices of the contents of each message for the template."""
-    if structure is Structure.AS_IT_IS:
+    if structure in (Structure.AS_WRITTEN, Structure.AS_IT_IS):
         return [(role, [index]) for index, role in enumerate(roles)]
     turns: list[tuple[str, list[int]]] = []
     if structure is Structure.EMPTY_SYSTEM:
@@ -158,24 +193,27 @@ class Placer:
         self._dialect = DIALECTS[0]
         self._dialect = self._learn()
 
-    def place(self, messages: Sequence[Message]) -> Placed:
-        """`messages` with every content in the prompt.
+    def place(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Placed:
+        """`messages` with every content in the prompt, for a model that may call `tools`.
 
         Raises:
             ModelError: in every arrangement, the template refuses them or leaves a content out.
         """
-        return self._search(messages, self._renderer.seconds)
+        return self._search(messages, self._renderer.seconds, tools)
 
-    def _search(self, messages: Sequence[Message], began: float) -> Placed:
+    def _search(
+        self, messages: Sequence[Message], began: float, tools: Sequence[Tool] = ()
+    ) -> Placed:
         """As `place`; `began` is the renderer's `seconds` at the beginning of the search."""
-        kind = _kind([message.role for message in messages])
+        called = any(message.calls for message in messages)
+        kind = (*_kind([message.role for message in messages]), bool(tools), called)
         shown: Placed | None = None
         problem: ModelError | None = None
-        for placement in self._candidates(kind):
+        for placement in self._candidates(kind, called):
             if (shown or problem) and self._is_late(began):
                 break
             try:
-                placed = self._try(placement, messages)
+                placed = self._try(placement, messages, tools)
             except TemplateRefusalError as error:
                 problem = problem or error
                 continue
@@ -206,29 +244,38 @@ class Placer:
                     return dialect
         return self._search(PLAIN_CHAT, began).placement.dialect
 
-    def _candidates(self, kind: tuple[bool, ...]) -> Iterator[Placement]:
-        """The placement known for this kind of conversation, then all, the least changes first."""
+    def _candidates(self, kind: tuple[bool, ...], called: bool) -> Iterator[Placement]:
+        """The placement known for this kind of conversation, then all, the least changes first.
+
+        Args:
+            called: whether an answer called tools.
+        """
         if kind in self._known:
             yield self._known[kind]
-        *structures, last = Structure
+        written, *structures, last = Structure
+        if called:
+            structures.insert(0, written)
         for some in (structures, [last]):
             for dialect in (self._dialect, *DIALECTS):
                 yield from (Placement(structure, dialect) for structure in some)
 
-    def _try(self, placement: Placement, messages: Sequence[Message]) -> Placed | None:
+    def _try(
+        self, placement: Placement, messages: Sequence[Message], tools: Sequence[Tool] = ()
+    ) -> Placed | None:
         """`messages` in this `placement`; None if a content is missing from the text.
 
         Raises:
             TemplateRefusalError: the template refuses them.
             ModelError: the template is unusable.
         """
-        segments = self._join_parts(placement, messages)
+        messages = [placement.structure.form(message) for message in messages]
+        segments = self._join_parts(placement, messages, tools)
         if segments is not None:
             return Placed(placement, segments)
-        return self._render(placement, messages, range(len(messages)))
+        return self._render(placement, messages, range(len(messages)), tools)
 
     def _join_parts(
-        self, placement: Placement, messages: Sequence[Message]
+        self, placement: Placement, messages: Sequence[Message], tools: Sequence[Tool]
     ) -> list[Segment] | None:
         """Render a long conversation in parts; None if it is short or its parts cannot be joined.
 
@@ -237,24 +284,37 @@ class Placer:
         """
         roles = [message.role for message in messages]
         seams = find_seams(roles)
-        if not seams:
+        if not seams or any(message.calls for message in messages):
             return None
         parts = parts_between(seams, roles)
         rendered: list[list[Segment]] = []
         for part in reversed(parts):  # the last holds the notes, which a template may refuse
-            placed = self._render(placement, messages, part)
+            placed = self._render(placement, messages, part, tools)
             if placed is None or placed.segments is None:
                 return None
             rendered.insert(0, placed.segments)
         return join(parts, rendered, seams)
 
     def _render(
-        self, placement: Placement, messages: Sequence[Message], chosen: Sequence[int]
+        self,
+        placement: Placement,
+        messages: Sequence[Message],
+        chosen: Sequence[int],
+        tools: Sequence[Tool],
     ) -> Placed | None:
-        """As `_try`, for the messages whose indices are `chosen`."""
-        sentinels = [f"{PAD}s{self._nonce}x{index}x{PAD}" for index in chosen]
+        """As `_try`, for the messages whose indices are `chosen`.
+
+        An empty content next to calls has no sentinel, as templates write something else then.
+        """
+        sentinels = [
+            f"{PAD}s{self._nonce}x{index}x{PAD}"
+            if messages[index].content or not messages[index].calls
+            else ""
+            for index in chosen
+        ]
         arranged = placement.arrange([messages[index] for index in chosen], sentinels)
-        text = self._renderer.render(arranged, placement.dialect.others)
+        text = self._renderer.render(arranged, placement.dialect.others, tools)
+        chosen = [index for index, sentinel in zip(chosen, sentinels, strict=True) if sentinel]
         if {int(index) for index in self._traces.findall(text)} != set(chosen):
             return None
         return Placed(placement, self._segments(text, messages, chosen))

@@ -8,11 +8,14 @@ across the boundary come out right. Control tokens are recognised only in litera
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
+SYSTEM, USER, ASSISTANT, TOOL = "system", "user", "assistant", "tool"
+"""Roles of messages."""
 ANCHOR = "\n"
 """Precedes a continuation while it is tokenized, so that it is no beginning of a text."""
 STRIPS_BEFORE, STRIPS_AFTER = 1 << 7, 1 << 8
@@ -20,19 +23,60 @@ STRIPS_BEFORE, STRIPS_AFTER = 1 << 7, 1 << 8
 NO_MATCH = r"(?!)"
 
 
+Tool = Mapping[str, Any]
+"""A tool that the model may call, as OpenAI's API describes it: {"type": "function", …}."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of a tool, with `arguments` by name."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message of a conversation.
 
     Attributes:
-        role: "system", "user" or "assistant".
+        role: "system", "user", "assistant" or "tool".
         tokens: the ids that the model generated, as in the KV cache; empty if unknown or another
             tokenizer's. If given, `content` is never tokenized again.
+        calls: an answer's calls of tools, which are not in `content`.
+        written: such an answer as the model wrote it, calls included; empty if unknown. `tokens`
+            are then its ids.
+        call_id: of a tool's result, the id of the call.
     """
 
     role: str
     content: str
     tokens: tuple[int, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    written: str = ""
+    call_id: str = ""
+
+    @property
+    def as_written(self) -> Message:
+        """An answer with its calls as text, as far as that is known."""
+        return Message(self.role, self.written, self.tokens) if self.written else self
+
+    @property
+    def as_called(self) -> Message:
+        """An answer with its calls as data."""
+        return replace(self, tokens=(), written="") if self.calls else self
+
+    @property
+    def as_text(self) -> Message:
+        """The message for a template that knows no tools: calls are text, and a tool's result is
+        the user's."""
+        if self.role == TOOL:
+            return Message(USER, self.content)
+        if not self.calls or self.written:
+            return self.as_written
+        calls = [json.dumps({"name": one.name, "arguments": one.arguments}) for one in self.calls]
+        return Message(self.role, "\n".join(filter(None, (self.content, *calls))))
 
 
 @dataclass(frozen=True, slots=True)

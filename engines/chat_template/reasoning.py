@@ -353,14 +353,18 @@ def _joined(parts: Sequence[str]) -> str:
     return "\n\n".join(stripped for part in parts if (stripped := part.strip()))
 
 
-def marked_piece(vocabulary: Vocabulary) -> Callable[[int], bytes]:
-    """`vocabulary.piece`, but with the text of control tokens that mark reasoning."""
+def marked_piece(vocabulary: Vocabulary, more: Sequence[str] = ()) -> Callable[[int], bytes]:
+    """`vocabulary.piece`, but with the text of control tokens that mark reasoning, and of those
+    whose text is in `more`."""
     kept: dict[int, bytes] = {}
     for marks in FAMILIES:
         texts = {token for mark in _all_marks(marks) for token in _CONTROL.findall(mark)}
         found = {text: token for text in texts if (token := _control_token(vocabulary, text)) >= 0}
         if all(text in found for text in _CONTROL.findall(marks.openings[0])):
             kept |= {token: text.encode() for text, token in found.items()}
+    kept |= {
+        token: text.encode() for text in more if (token := _control_token(vocabulary, text)) >= 0
+    }
     return lambda token: kept.get(token) or vocabulary.piece(token)
 
 

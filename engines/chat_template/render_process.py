@@ -14,6 +14,7 @@ from typing import Any
 from weakref import finalize
 
 from datastores.errors import ModelError
+from engines.chat_template.prompt_builder import Tool
 from engines.child_process import ChildProcess
 
 TIMEOUT_S = 5.0
@@ -51,11 +52,14 @@ class RenderProcess:
         """Start the process in the background, so that the first rendering need not wait."""
         Thread(target=self._warm_up, name="chat template", daemon=True).start()
 
-    def render(self, messages: Sequence[Mapping[str, object]], others: str) -> str:
+    def render(
+        self, messages: Sequence[Mapping[str, object]], others: str, tools: Sequence[Tool] = ()
+    ) -> str:
         """The conversation as text, up to the beginning of the answer.
 
         Args:
             others: the value of other variables: `NONE`, `UNDEFINED` or `EMPTY`.
+            tools: the value of `tools`, if there are any.
 
         Raises:
             TemplateRefusalError: the template refuses the conversation.
@@ -63,7 +67,7 @@ class RenderProcess:
         """
         with self._lock:
             child = self._start()
-            answer = self._ask(child, others, json.dumps(messages).encode())
+            answer = self._ask(child, others, json.dumps([messages, tools]).encode())
             self.seconds += answer[SECONDS]
         if REFUSED in answer:
             raise TemplateRefusalError(_failing(answer[REFUSED]))

@@ -82,7 +82,9 @@ class TemplateRenderer:
         self._environment = _environment()
         self._template: Template = self._environment.from_string(source)
 
-    def render(self, messages: Sequence[dict[str, Any]], others: str) -> str:
+    def render(
+        self, messages: Sequence[dict[str, Any]], others: str, tools: Sequence[Any] = ()
+    ) -> str:
         """See `RenderProcess.render`."""
         variables: dict[str, Any] = {}
         if others == NONE:
@@ -91,6 +93,8 @@ class TemplateRenderer:
             parsed = self._environment.parse(self._source)
             variables = dict.fromkeys(meta.find_undeclared_variables(parsed), "")
         variables |= {**self._constants, "add_generation_prompt": True}
+        if tools:
+            variables["tools"] = tools
         variables["messages"] = [TemplateMessage(message) for message in messages]
         return self._template.render(variables)
 
@@ -148,7 +152,8 @@ def main(arguments: Sequence[str]) -> None:
 
 def _answer(renderer: TemplateRenderer, others: str, content: bytes) -> dict[str, str]:
     try:
-        text = renderer.render(json.loads(content), others)
+        messages, tools = json.loads(content)
+        text = renderer.render(messages, others, tools)
     except LIMIT_ERRORS as error:
         return {FAILED: _reason(error)}
     except TEMPLATE_ERRORS as error:

@@ -11,10 +11,12 @@ joins the ids.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
-from datastores.errors import ModelError
+from datastores.errors import InputError, ModelError
 from engines.chat_template.formats import (
     CHATML_END,
     CHATML_START,
@@ -30,6 +32,7 @@ from engines.chat_template.prompt_builder import (
     PromptBuilder,
     Segment,
     Tokenizer,
+    Tool,
     control_pattern,
     restore_generation_prompts,
 )
@@ -45,6 +48,7 @@ NO_TEMPLATE = (
 )
 CHATML_INSTEAD = "; ChatML is used instead."
 PLAIN_INSTEAD = "; the model is asked in a plain form instead (Question: … Answer: …)."
+NO_TOOLS = "this model's chat template has no place for tools: choose a model trained to call them"
 MARKER = re.compile(r"<[^<>\n]{1,40}>|\[[^\[\]\n]{1,40}\]")
 """The mark with which most formats end a message: `<|im_end|>`, `[/INST]`."""
 
@@ -66,22 +70,57 @@ class ChatTemplate:
         if isinstance(self._renderer, RenderProcess):
             self._renderer.start()
 
-    def render(self, messages: Sequence[Message]) -> list[int]:
+    def render(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
         """Token ids of the prompt, up to the beginning of the answer.
 
+        Args:
+            tools: those that the model may call.
+
         Raises:
+            InputError: the template has no place for tools.
             ModelError: in every arrangement, the template refuses this conversation or leaves a
                 part of it out.
         """
-        placed = self._placer.place(messages)
+        if not self.takes_tools:
+            if tools:
+                raise InputError(NO_TOOLS)
+            messages = [message.as_text for message in messages]
+        # Tools and calls go through the template, which may put their texts anywhere.
+        messages = [
+            replace(
+                one,
+                calls=tuple(
+                    replace(
+                        call, name=self._escape(call.name), arguments=self._escaped(call.arguments)
+                    )
+                    for call in one.calls
+                ),
+            )
+            if one.calls
+            else one
+            for one in messages
+        ]
+        tools = self._escaped(list(tools))
+        placed = self._placer.place(messages, tools)
         prompt = PromptBuilder(self._tokenizer, self._controls)
         if placed.segments is None:
-            prompt.literal(self._render_text(placed.placement, messages))
+            prompt.literal(self._render_text(placed.placement, messages, tools))
         else:
             segments = restore_generation_prompts(placed.segments)
             for segment, following in zip(segments, [*segments[1:], Literal("")], strict=True):
                 _add(prompt, segment, following)
         return prompt.finish()
+
+    def render_text(self, text: str) -> list[int]:
+        """Token ids of a whole prompt, in which control tokens are recognised."""
+        prompt = PromptBuilder(self._tokenizer, self._controls)
+        prompt.literal(text)
+        return prompt.finish()
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether the template has a place for tools."""
+        return "tools" in self._source and isinstance(self._renderer, RenderProcess)
 
     @property
     def problem(self) -> str:
@@ -143,11 +182,22 @@ class ChatTemplate:
         with another."""
         return self._tokenizer.text(self._tokenizer.eos) == CHATML_END
 
-    def _render_text(self, placement: Placement, messages: Sequence[Message]) -> str:
+    def _render_text(
+        self, placement: Placement, messages: Sequence[Message], tools: Sequence[Tool]
+    ) -> str:
         """The conversation rendered with its contents, in which control tokens are escaped."""
+        messages = [placement.structure.form(message) for message in messages]
         contents = [self._escape(message.content) for message in messages]
         arranged = placement.arrange(messages, contents)
-        return self._renderer.render(arranged, placement.dialect.others)
+        return self._renderer.render(arranged, placement.dialect.others, tools)
+
+    def _escaped(self, value: Any) -> Any:
+        """`value`, made of JSON's types, with `_escape` applied to every text in it."""
+        if isinstance(value, str):
+            return self._escape(value)
+        if isinstance(value, Mapping):
+            return {self._escape(name): self._escaped(one) for name, one in value.items()}
+        return [self._escaped(one) for one in value] if isinstance(value, list) else value
 
     def _escape(self, content: str) -> str:
         """`content` with a space inside each text of a control token."""

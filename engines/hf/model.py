@@ -20,7 +20,7 @@ import transformers
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from datastores.errors import InputError, ModelError
-from engines.chat_template.prompt_builder import STRIPS_AFTER, STRIPS_BEFORE, Message
+from engines.chat_template.prompt_builder import STRIPS_AFTER, STRIPS_BEFORE, Message, Tool
 from engines.chat_template.template import ChatTemplate
 from engines.hf.target import HfTarget, load_target, translate_load_errors
 from engines.llama.context import Weights
@@ -45,9 +45,9 @@ class HfModel:
     template: ChatTemplate
     trained_context: int
 
-    def render(self, messages: Sequence[Message]) -> list[int]:
+    def render(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
         """Token ids of the prompt, up to the beginning of the answer."""
-        return self.template.render(messages)
+        return self.template.render(messages, tools)
 
     @property
     def restrictions(self) -> tuple[str, ...]:

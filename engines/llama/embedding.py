@@ -46,6 +46,7 @@ class EmbeddingModel:
     Attributes:
         fingerprint: identity of the weights; vectors of different ones are not comparable.
         width: length of a vector.
+        max_tokens: tokens of the longest text that is embedded as a whole.
     """
 
     def __init__(
@@ -76,13 +77,26 @@ class EmbeddingModel:
         )
         self.width = self._weights.width
         self._vocabulary = LlamaVocabulary(self._weights)
-        self._max_tokens = min(MICRO_BATCH, self._weights.trained_length)
+        self.max_tokens = min(MICRO_BATCH, self._weights.trained_length)
         self._batch = Batch(MICRO_BATCH)
         self._lock = Lock()
         self._memory: Any = lib.llama_get_memory(self._context)
         name = f"{self._weights.metadata('general.name')} {path.stem}".lower().replace(" ", "-")
         found = (prefixes for part, *prefixes in PREFIXES if part in name)
         self._query_prefix, self._passage_prefix = next(found, ("", ""))
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        """Unit vectors, float32 [texts, width], of texts without a prefix; of a long one, its
+        beginning.
+
+        Raises:
+            ModelError: the model cannot evaluate a text.
+        """
+        return self._encode(texts)
+
+    def count(self, text: str) -> int:
+        """Number of tokens of `text`, those that begin and end it included."""
+        return len(self._vocabulary.encode(text, ends=True))
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """Unit vectors, float32 [texts, width], of queries.
@@ -123,7 +137,7 @@ class EmbeddingModel:
     def _tokenize(self, text: str) -> list[int]:
         """Token ids, with those that begin and end a text; a long text keeps its last one."""
         tokens = self._vocabulary.encode(text, ends=True)
-        longest = self._max_tokens
+        longest = self.max_tokens
         return tokens if len(tokens) <= longest else [*tokens[: longest - 1], tokens[-1]]
 
 

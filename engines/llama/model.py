@@ -21,7 +21,7 @@ import numpy as np
 from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
-from engines.chat_template.prompt_builder import Message
+from engines.chat_template.prompt_builder import Message, Tool
 from engines.chat_template.template import ChatTemplate
 from engines.draft_tree import chain
 from engines.fingerprint import fingerprint
@@ -85,9 +85,9 @@ class LlamaModel:
     gpu_layers: int
     probe_problem: str = ""
 
-    def render(self, messages: Sequence[Message]) -> list[int]:
+    def render(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
         """Token ids of the prompt, up to the beginning of the answer."""
-        return self.template.render(messages)
+        return self.template.render(messages, tools)
 
     @property
     def restrictions(self) -> tuple[str, ...]:

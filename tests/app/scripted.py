@@ -14,7 +14,7 @@ from app.engine.loading import make_budget
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
 from engines.budget.loss_limit import DrafterBackoffs
-from engines.chat_template.prompt_builder import Message
+from engines.chat_template.prompt_builder import Message, Tool
 from engines.sampler import Sampling
 from engines.step import Context, Step
 from tests.engines.scripted import VOCABULARY, ScriptedTarget
@@ -44,7 +44,7 @@ class ScriptedVocabulary:
         return b"\xc3" if token == VOCABULARY - 1 else bytes([64 + token])
 
 
-def render(messages: Sequence[Message]) -> list[int]:
+def render(messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
     """The tokens of all messages, each after a marker of its role."""
     vocabulary = ScriptedVocabulary()
     tokens: list[int] = []
@@ -93,6 +93,7 @@ def scripted_engine(
         target=ScriptedTarget(context_length=context_length),
         vocabulary=ScriptedVocabulary(),
         render=render,
+        render_text=ScriptedVocabulary().encode,
         drafters=make_drafters(drafters),
         budget=make_budget(draft_tokens, costs, calibration, backoffs),
         costs=costs,

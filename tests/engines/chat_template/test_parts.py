@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from engines.chat_template.formats import ASSISTANT, SYSTEM, USER, ChatML
+from engines.chat_template.formats import ChatML
 from engines.chat_template.parts import PART_TURNS, find_seams, parts_between
 from engines.chat_template.placement import Placer
-from engines.chat_template.prompt_builder import Literal, Message
+from engines.chat_template.prompt_builder import ASSISTANT, SYSTEM, USER, Literal, Message, Tool
 
 CHAT = [USER, ASSISTANT] * 500 + [USER]
 
@@ -20,7 +20,9 @@ class CountingChatML(ChatML):
     def __init__(self) -> None:
         self.messages: list[int] = []
 
-    def render(self, messages: Sequence[Mapping[str, object]], others: str) -> str:
+    def render(
+        self, messages: Sequence[Mapping[str, object]], others: str, tools: Sequence[Tool] = ()
+    ) -> str:
         self.messages.append(len(messages))
         return super().render(messages, others)
 
@@ -28,7 +30,9 @@ class CountingChatML(ChatML):
 class NumberingChatML(CountingChatML):
     """Numbers the turns, as ChatGLM's template does."""
 
-    def render(self, messages: Sequence[Mapping[str, object]], others: str) -> str:
+    def render(
+        self, messages: Sequence[Mapping[str, object]], others: str, tools: Sequence[Tool] = ()
+    ) -> str:
         numbered = [
             {**message, "content": f"[{number}] {message['content']}"}
             for number, message in enumerate(messages)

@@ -15,7 +15,7 @@ from datastores.errors import ModelError
 from engines.chat_template.formats import CHATML_TEMPLATE
 from engines.chat_template.parts import PART_TURNS, find_seams
 from engines.chat_template.placement import PLAIN_CHAT, SEARCH_S, Placer
-from engines.chat_template.prompt_builder import Message
+from engines.chat_template.prompt_builder import Message, Tool
 from engines.chat_template.render_process import TemplateRefusalError
 from engines.chat_template.template import BASE_MODEL, ChatTemplate
 from engines.llama.model import LlamaModel
@@ -309,7 +309,9 @@ class Refusing:
         self._refusals = refusals
         self._each = seconds
 
-    def render(self, messages: Sequence[Mapping[str, object]], others: str) -> str:
+    def render(
+        self, messages: Sequence[Mapping[str, object]], others: str, tools: Sequence[Tool] = ()
+    ) -> str:
         self.seconds += self._each
         self._refusals -= 1
         if self._refusals >= 0:
@@ -329,7 +331,9 @@ class Quoting:
 
     seconds = 0.0
 
-    def render(self, messages: Sequence[Mapping[str, object]], others: str) -> str:
+    def render(
+        self, messages: Sequence[Mapping[str, object]], others: str, tools: Sequence[Tool] = ()
+    ) -> str:
         self.seconds += 0.1
         return "".join(f"{message['content']!r}" for message in messages) * 2
 

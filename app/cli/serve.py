@@ -1,0 +1,53 @@
+"""`specchat serve`: the model for editors, agents and scripts, over HTTP."""
+
+from __future__ import annotations
+
+import click
+
+from app.cli.output import MAX_LINE_CHARACTERS
+from app.cli.stores import open_history
+from app.config import Options
+from app.locations import locate
+from app.sanitise import one_line
+from app.serve.run import model_thread, served
+from datastores.errors import SpecchatError
+
+LOOPBACK = "127.0.0.1"
+PORT = 8137
+
+
+@click.command()
+@click.option(
+    "--host",
+    default=LOOPBACK,
+    show_default=True,
+    metavar="ADDRESS",
+    help="Address to listen at; with another than this, other machines reach it if they know the"
+    " token.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=PORT,
+    show_default=True,
+    metavar="N",
+    help="Port to listen at; 0 takes any that is free.",
+)
+@click.pass_obj
+def serve(options: Options, host: str, port: int) -> None:
+    """Serve the model to editors, agents and scripts, in the form of OpenAI's API.
+
+    Clients need the base URL and the token that are printed. Ctrl-C stops.
+    """
+    locations, errors = locate(options.data_dir), list[SpecchatError]()
+    with (
+        open_history(locations) as history,
+        served(model_thread(options, locations, history, errors), locations, host, port) as model,
+    ):
+        click.echo(f"Serving {one_line(model.engine.name)} at {model.url}")
+        click.echo(f"export OPENAI_BASE_URL={model.url} OPENAI_API_KEY=$(cat '{locations.token}')")
+        for restriction in model.engine.restrictions:
+            click.echo(one_line(restriction, MAX_LINE_CHARACTERS), err=True)
+        model.run()
+    for message in dict.fromkeys(map(str, errors)):
+        click.echo(one_line(message, MAX_LINE_CHARACTERS), err=True)

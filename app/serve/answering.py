@@ -1,0 +1,89 @@
+"""Answers of the model's thread as asynchronous events, one answer at a time.
+
+The model's thread answers in the order of arrival. A request that is dropped while it waits is
+never begun; one that is being answered ends at the next step. Events wait in memory for a client
+that reads slowly, so that it keeps nobody else waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import AsyncGenerator
+from concurrent.futures import CancelledError, Future
+from threading import Event as Flag
+from time import monotonic
+
+from app.conversation.events import Event
+from app.conversation.programs import ProgramAnswers, ProgramRequest
+from app.runtime.model_thread import ModelThread
+from app.serve.errors import RequestError
+
+MAX_WAITING = 32
+"""Most requests that wait for the one that is being answered."""
+FIRST_WAIT_S = 5.0
+"""How long a refused request should wait before any answer has been timed."""
+TIMED_ANSWERS = 8
+"""Latest answers whose time tells how long another one may take."""
+
+
+class Answering:
+    """The queue of requests to one model.
+
+    Attributes:
+        active: number of requests that wait or are being answered.
+    """
+
+    def __init__(self, model_thread: ModelThread, answers: ProgramAnswers) -> None:
+        self.active = 0
+        self._model_thread = model_thread
+        self._answers = answers
+        self._seconds: deque[float] = deque(maxlen=TIMED_ANSWERS)
+
+    async def events(self, request: ProgramRequest) -> AsyncGenerator[Event]:
+        """The events of an answer. Closing the generator stops it.
+
+        Raises:
+            RequestError: too many requests wait.
+            SpecchatError: why there is no answer, or only a part of it.
+        """
+        if self.active > MAX_WAITING:
+            raise self._too_many()
+        loop, stop = asyncio.get_running_loop(), Flag()
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
+        began = monotonic()
+
+        def emit(event: Event) -> None:
+            loop.call_soon_threadsafe(events.put_nowait, event)
+
+        def done(_: Future[None]) -> None:
+            loop.call_soon_threadsafe(self._done, events, began)
+
+        self.active += 1
+        answer = self._model_thread.ask(lambda _: self._answers.answer(request, stop), emit)
+        answer.add_done_callback(done)
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            answer.result()
+        except CancelledError as error:  # the model's thread is being closed
+            raise RequestError("the server is being stopped", 503) from error
+        finally:
+            stop.set()
+            answer.cancel()
+
+    def _done(self, events: asyncio.Queue[Event | None], began: float) -> None:
+        self.active -= 1
+        self._seconds.append(monotonic() - began)
+        events.put_nowait(None)
+
+    def _too_many(self) -> RequestError:
+        """The refusal of a request; a program that waits that long probably gets an answer."""
+        mean = sum(self._seconds) / len(self._seconds) if self._seconds else FIRST_WAIT_S
+        return RequestError(
+            f"{self.active} requests are waiting: try again later",
+            429,
+            code="rate_limit_exceeded",
+            headers={"Retry-After": str(max(1, math.ceil(mean)))},
+        )

@@ -1,0 +1,129 @@
+"""From request bodies to what the model is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from app.chat_settings import MAX_TOKENS
+from app.conversation.programs import ProgramRequest
+from app.serve.errors import RequestError
+from app.serve.schema import (
+    AssistantMessage,
+    CallMessage,
+    ChatMessage,
+    ChatRequest,
+    CompletionRequest,
+    Content,
+    DeveloperMessage,
+    Sampled,
+    SystemMessage,
+    ToolMessage,
+    require_shallow,
+)
+from datastores.chats.records import ASSISTANT, SYSTEM, USER
+from engines.chat_template.prompt_builder import TOOL, Message, Tool, ToolCall
+
+SETTINGS = ("temperature", "top_p", "top_k", "min_p", "repeat_penalty", "seed", MAX_TOKENS)
+"""Settings of a request that have the names of a chat's."""
+PART_BREAK = "\n"
+"""Joins the parts of a message's content."""
+
+
+def chat_request(body: ChatRequest) -> ProgramRequest:
+    """What the body of a chat completion asks for.
+
+    Raises:
+        RequestError: it is not supported, or contradicts itself.
+    """
+    tools = [] if body.tool_choice == "none" else list(_tools(body))
+    if body.top_logprobs and not body.logprobs:
+        raise RequestError("top_logprobs needs logprobs: true", param="top_logprobs")
+    if body.stream_options is not None and not body.stream:
+        raise RequestError("stream_options needs stream: true", param="stream_options")
+    sampling = _sampling(body)
+    if body.max_completion_tokens is not None:
+        sampling[MAX_TOKENS] = body.max_completion_tokens
+    messages = [_message(one, f"messages[{index}]") for index, one in enumerate(body.messages)]
+    if not any(message.role == USER for message in messages):
+        raise RequestError("messages: none of them is the user's", param="messages")
+    return ProgramRequest(
+        messages,
+        tools=tools,
+        sampling=sampling,
+        stop=_stop(body),
+        logits=bool(body.logprobs),
+        store=body.store,
+    )
+
+
+def completion_request(body: CompletionRequest) -> ProgramRequest:
+    """What the body of a completion asks for.
+
+    Raises:
+        RequestError: it contradicts itself.
+    """
+    if body.stream_options is not None and not body.stream:
+        raise RequestError("stream_options needs stream: true", param="stream_options")
+    return ProgramRequest(
+        text=body.prompt if isinstance(body.prompt, str) else body.prompt[0],
+        sampling=_sampling(body),
+        stop=_stop(body),
+        logits=body.logprobs is not None,
+        store=body.store,
+    )
+
+
+def _sampling(body: Sampled) -> dict[str, Any]:
+    chosen = {name: getattr(body, name) for name in SETTINGS}
+    return {name: value for name, value in chosen.items() if value is not None}
+
+
+def _stop(body: Sampled) -> tuple[str, ...]:
+    return (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
+
+
+def _tools(body: ChatRequest) -> Iterator[Tool]:
+    """The tools as the model's chat template gets them: as they were sent."""
+    for index, tool in enumerate(body.tools or ()):
+        function = tool.function
+        require_shallow(function.parameters, f"tools[{index}].function.parameters")
+        parameters = function.parameters or {"type": "object", "properties": {}}
+        described = {"name": function.name, "description": function.description or ""}
+        yield {"type": "function", "function": {**described, "parameters": parameters}}
+
+
+def _message(message: ChatMessage, where: str) -> Message:
+    if isinstance(message, SystemMessage | DeveloperMessage):
+        return Message(SYSTEM, _text(message.content))
+    if isinstance(message, ToolMessage):
+        return Message(TOOL, _text(message.content), call_id=message.tool_call_id)
+    if isinstance(message, AssistantMessage):
+        calls = [_call(call, where) for call in message.tool_calls or ()]
+        if message.content is None and not calls:
+            raise RequestError(f"{where} has neither content nor tool_calls", param=where)
+        return Message(ASSISTANT, _text(message.content or ""), calls=tuple(calls))
+    return Message(USER, _text(message.content))
+
+
+def _text(content: Content) -> str:
+    if isinstance(content, str):
+        return content
+    return PART_BREAK.join(part.text for part in content)
+
+
+def _call(call: CallMessage, where: str) -> ToolCall:
+    place = f"{where}.tool_calls"
+    try:
+        arguments = msgspec.json.decode(call.function.arguments or "{}", type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise RequestError(f"{place}: arguments are not a JSON object", param=place) from error
+    require_shallow(arguments, place)
+    return ToolCall(call.id, call.function.name, arguments)
+
+
+def names_of(tools: Sequence[Tool]) -> frozenset[str]:
+    """The names of `tools`."""
+    return frozenset(str(tool["function"]["name"]) for tool in tools)

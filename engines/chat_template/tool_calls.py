@@ -1,0 +1,213 @@
+"""Calls of tools in a model's text, in the forms that open models write.
+
+    <tool_call>{"name": …, "arguments": {…}}</tool_call>     Qwen, Hermes and most others
+    {"name": …, "parameters": {…}}                           Llama 3, after <|python_tag|> or bare
+    [TOOL_CALLS] [{"name": …, "arguments": {…}}, …]          Mistral
+    [TOOL_CALLS]name[ARGS]{…}                                Mistral, later models
+
+A text is a call only if it is complete, valid and names one of the tools; else it is left in the
+answer as the model wrote it. The text is hostile: nothing is evaluated, and each character is
+parsed a limited number of times.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+MISTRAL, ARGUMENTS, CALL_ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
+PYTHON_TAG = "<|python_tag|>"
+BARE = "{"
+OPENINGS = (OPEN, MISTRAL, PYTHON_TAG)
+MARKS = (OPEN, CLOSE, MISTRAL, ARGUMENTS, CALL_ID, PYTHON_TAG)
+"""The marks, which are control tokens of some models."""
+
+MAX_CLOSINGS = 64
+"""A call's text may hold its own closing mark; it is parsed again at so many."""
+
+_NAMED = re.compile(r"(\w[\w.-]*)\s*(?:\[CALL_ID\][^\[\]]*)?\[ARGS\]\s*")
+_SEPARATORS = re.compile(r"[\s;,]*")
+_CALL_KEYS = ("name", "type", "function", "arguments", "parameters", "id")
+_DECODER = json.JSONDecoder(parse_constant=lambda name: _refuse(name))
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCall:
+    """A call that the model wrote."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class CallStream:
+    """Separates calls from an answer that arrives in fragments.
+
+    Attributes:
+        names: the tools that can be called.
+        calls: the calls found so far.
+    """
+
+    names: Collection[str]
+    calls: list[WrittenCall] = field(default_factory=list)
+    _text: str = ""  # not returned yet
+    _begun: bool = False  # whether any of the answer was returned or taken as a call
+    _closings: int = 0  # closing marks in the text when it was last tried
+
+    def append(self, fragment: str, *, last: bool = False) -> str:
+        """Add a fragment, and return the further text that is no call. White space before a call,
+        and after the last one, belongs to it.
+
+        Nothing is held back if it is the `last`.
+        """
+        self._text += fragment
+        return "".join(self._take(last))
+
+    def _take(self, last: bool) -> Iterator[str]:
+        while self._text:
+            at, mark = self._mark()
+            if not mark:
+                at = len(self._text) - (0 if last else self._possible())
+            before = self._text[:at]
+            yield from self._release(len(before) if not mark and last else len(before.rstrip()))
+            if not mark or not (last or mark == OPEN):
+                return
+            taken = self._take_tagged(last) if mark == OPEN else self._take_rest(mark)
+            if taken is None:
+                return
+            if not taken:
+                yield from self._release(self._text.index(mark) + len(mark))
+
+    def _release(self, length: int) -> Iterator[str]:
+        """Return the first `length` characters as text, except white space around calls alone."""
+        said, self._text = self._text[:length], self._text[length:]
+        if said.strip() or not self.calls:
+            self._begun = self._begun or bool(said.strip())
+            yield said
+
+    def _mark(self) -> tuple[int, str]:
+        """The place of the first mark in the text, and the mark; an empty one for none."""
+        found = [(at, mark) for mark in OPENINGS if (at := self._text.find(mark)) >= 0]
+        if not self._begun and not self.calls and _may_be_bare(self._text):
+            found.append((_skip_space(self._text, 0), BARE))
+        return min(found, default=(0, ""))
+
+    def _take_tagged(self, last: bool) -> bool | None:
+        """Take the call that comes next; whether there is one, None while more may follow of it."""
+        closings = self._text.count(CLOSE)
+        if not last and (closings == self._closings or closings > MAX_CLOSINGS):
+            return None
+        self._closings = closings
+        start = _skip_space(self._text, 0) + len(OPEN)
+        call, end = _one_call(self._text, _skip_space(self._text, start))
+        end = _skip_space(self._text, end)
+        closed = self._text.startswith(CLOSE, end)
+        if call is None and not last and closings < MAX_CLOSINGS:
+            return None  # its own text may hold the closing mark
+        if call is None or call.name not in self.names or not (closed or end == len(self._text)):
+            self._closings = 0
+            return False
+        self.calls.append(call)
+        self._text, self._closings = self._text[end + closed * len(CLOSE) :], 0
+        return True
+
+    def _take_rest(self, mark: str) -> bool:
+        """Take all of the text as calls; whether it is calls alone."""
+        text = self._text.strip()
+        found = _mistral_calls(text) if mark == MISTRAL else _bare_calls(text)
+        if not found or not all(call.name in self.names for call in found):
+            return False
+        self.calls += found
+        self._text = ""
+        return True
+
+    def _possible(self) -> int:
+        """The length of the end of the text that may begin a call, with the white space before."""
+        text = self._text
+        longest = min(len(text), max(map(len, OPENINGS)) - 1)
+        ends = (n for n in range(longest, 0, -1) if any(m.startswith(text[-n:]) for m in OPENINGS))
+        begun = next(ends, 0)
+        return len(text) - len(text[: len(text) - begun].rstrip())
+
+
+def _may_be_bare(text: str) -> bool:
+    """Whether an answer that begins with `text` may be a call in Llama 3's form."""
+    text = text.lstrip()
+    if not text.startswith("{"):
+        return False
+    key = text[1:].lstrip()
+    return not key or any(
+        quoted.startswith(key) or key.startswith(quoted)
+        for quoted in (f'"{name}"' for name in _CALL_KEYS)
+    )
+
+
+def _bare_calls(text: str) -> list[WrittenCall]:
+    """All calls of a text in Llama 3's form; none if anything else is in it."""
+    calls, at = [], _skip_space(text, len(PYTHON_TAG) if text.startswith(PYTHON_TAG) else 0)
+    while at < len(text):
+        call, at = _one_call(text, at)
+        if call is None:
+            return []
+        calls.append(call)
+        found = _SEPARATORS.match(text, at)
+        at = found.end() if found else at
+    return calls
+
+
+def _mistral_calls(text: str) -> list[WrittenCall]:
+    """All calls of a text in Mistral's form; none if anything else is in it."""
+    calls: list[WrittenCall] = []
+    at = 0
+    while text.startswith(MISTRAL, at):
+        at = _skip_space(text, at + len(MISTRAL))
+        named = _NAMED.match(text, at)
+        value, at = _json(text, named.end() if named else at)
+        if named:
+            value = [{"name": named[1], "arguments": value}]
+        found = [_call(one) for one in value] if isinstance(value, list) else [None]
+        if None in found:
+            return []
+        calls += filter(None, found)
+        at = _skip_space(text, at)
+    return calls if at == len(text) else []
+
+
+def _one_call(text: str, at: int) -> tuple[WrittenCall | None, int]:
+    """The call at `at` in `text`, or None, and where it ends."""
+    value, end = _json(text, at)
+    return _call(value), end
+
+
+def _call(value: object) -> WrittenCall | None:
+    """`value` as a call; None if it is none."""
+    if isinstance(value, dict) and isinstance(value.get("function"), dict):
+        value = value["function"]
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        return None
+    arguments = value.get("arguments", value.get("parameters", {}))
+    if isinstance(arguments, str):
+        arguments = _json(arguments, 0)[0]
+    return WrittenCall(value["name"], arguments) if isinstance(arguments, dict) else None
+
+
+def _json(text: str, at: int) -> tuple[object, int]:
+    """The JSON value at `at` in `text`, and where it ends; None if there is none."""
+    try:
+        return _DECODER.raw_decode(text, at)
+    except (ValueError, RecursionError):
+        return None, at
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(name)
+
+
+def _skip_space(text: str, at: int) -> int:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at
