@@ -23,7 +23,7 @@ from app.importing import session
 from app.importing.events import Event, FindingFiles, ImportFinished, ImportProgress, ImportReport
 from app.importing.find_files import expanded, import_path_of, storable_name
 from app.importing.session import ListedImport, import_into, list_imports, read_imports
-from app.indexing.passage_index import FoundPassage, open_passages, update
+from app.indexing.passage_index import FoundPassage, Gate, open_passages, update
 from app.indexing.passage_index import find as find_passages
 from app.locations import Locations, locate
 from app.runtime.deletion import forget_import
@@ -263,7 +263,7 @@ def find(
             status.show(f"indexing {amount(left, 'text')}")
         status.clear()
         query = " ".join(words)
-        found = find_passages(library, passages, query, limit, chosen, matching_only=True)
+        found = find_passages(library, passages, query, limit, chosen, gate=Gate.MATCHING)
         empty = passages.empty
     if as_json:
         click.echo(json.dumps({"passages": [_passage_json(one) for one in found]}))

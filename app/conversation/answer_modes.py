@@ -62,13 +62,13 @@ class AnswerModes:
         unindexed = self.imports.unindexed
         if self.imports.empty and not unindexed:
             return None
-        found = self.imports.relevant(
+        found = self.imports.find(
             request.asked,
-            engine.max_passages,
+            engine.passage_form,
             engine.vocabulary,
             engine.target.context_length,
             self.import_path,
-            engine.max_items,
+            request.material,
         )
         passages = fitting(engine, request.messages, found, request.end.max_tokens)
         request.too_long = bool(found) and not passages
@@ -88,7 +88,7 @@ class AnswerModes:
         stride = STRIDE_TOKENS if request.passages and mode == DOCS_ITERATIVE else 1
         request.begun = partial_answer(stopped, engine, stride, request.end.stop)
         request.sampling = request.begun.sampling(request.sampling)
-        prompted = with_notes(request.messages, request.passages or ())
+        prompted = with_notes(engine.passage_form, request.messages, request.passages or ())
         fit(engine, prompted, request.end.max_tokens, len(request.begun.tokens))
 
     def generate(
@@ -99,17 +99,19 @@ class AnswerModes:
         if mode == DOCS_KNN:
             return self._generate_worded(engine, request, statistics, stop)
         if passages and self.imports is not None and mode == DOCS_ITERATIVE:
-            generation = request.generation()
+            generation = request.generation(engine.passage_form)
             return generate_iteratively(
                 engine, self.imports, generation, statistics, stop, self.import_path
             )
-        return generate(engine, request.generation(passages or ()), statistics, stop)
+        return generate(
+            engine, request.generation(engine.passage_form, passages or ()), statistics, stop
+        )
 
     def _generate_worded(
         self, engine: Engine, request: AnswerRequest, statistics: Statistics, stop: Flag
     ) -> Generator[Event]:
         """Answer with KNN-LM over the imported texts; by the model alone if none is encoded."""
-        imports, generation = self.imports, request.generation()
+        imports, generation = self.imports, request.generation(engine.passage_form)
         states = imported_states(engine, imports, self.import_path) if imports is not None else None
         if states is None:
             yield Interpolated(0)

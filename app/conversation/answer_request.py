@@ -15,6 +15,7 @@ from app.conversation.continuation import NOTHING_WRITTEN, SAMPLING_KEY, Partial
 from app.conversation.generation import GenerationRequest
 from app.conversation.imported_texts import with_notes
 from app.conversation.statistics import ORIGINS_KEY, REMARK_KEY, STATES_KEY, Provenance, Statistics
+from app.engine.engine import PassageForm
 from app.indexing.passage_index import FoundPassage
 from datastores.chats.records import SYSTEM, Chat
 from engines.chat_template.prompt_builder import Message
@@ -29,6 +30,7 @@ class AnswerRequest:
         question: id of the stored question; 0 if nothing is stored.
         messages: up to the question, as the model gets them.
         asked: the question's text without attachments.
+        material: texts of the chat that may answer the question themselves.
         passages: passages before the question; None if no text was searched.
         too_long: whether not even the best relevant passage fits.
         begun: the beginning that the answer continues.
@@ -45,6 +47,7 @@ class AnswerRequest:
     sampling: Sampling
     end: AnswerEnd
     asked: str
+    material: Sequence[str] = ()
     passages: Sequence[FoundPassage] | None = None
     too_long: bool = False
     begun: PartialAnswer = NOTHING_WRITTEN
@@ -70,9 +73,11 @@ class AnswerRequest:
         start = len(system) + self.left_out.dropped - self.window.dropped
         return [*system, *self.messages[start:]]
 
-    def generation(self, passages: Sequence[FoundPassage] = ()) -> GenerationRequest:
-        """The request to the model, with `passages` before the question."""
-        messages = with_notes(self.messages, passages)
+    def generation(
+        self, form: PassageForm, passages: Sequence[FoundPassage] = ()
+    ) -> GenerationRequest:
+        """The request to the model, with `passages` in this form before the question."""
+        messages = with_notes(form, self.messages, passages)
         return GenerationRequest(
             messages, self.sampling, self.end, self.begun.tokens, self.window.dropped
         )

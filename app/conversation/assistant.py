@@ -42,7 +42,7 @@ from app.conversation.events import (
     Wrote,
 )
 from app.conversation.generation import FINISH_INTERRUPTED
-from app.conversation.imported_texts import ImportedTexts
+from app.conversation.imported_texts import ImportedTexts, chat_material
 from app.conversation.left_out import remark
 from app.conversation.privacy import ChatIsolation
 from app.conversation.question_language import ENGLISH_ONLY, is_foreign
@@ -189,6 +189,7 @@ class Assistant:
             self.engine.defaults.draw(settings.sampling, SAMPLING, again=again),
             self._answer_end(settings.sampling),
             question_of(path[-1]),
+            chat_material(path[:-1], path[-1].content, question_of(path[-1])),
             window=window,
             after_loop=any(one.finish == records.LOOPED for one in path),
         )
@@ -292,11 +293,13 @@ class Assistant:
         if parent is not None:
             path, window = read_window(self.history, self.engine, parent, parent)
             chat = self.history.chat(path[-1].chat)
-        question = Message(records.USER, compose(text, attachments)[0])
+        content, _ = compose(text, attachments)
+        question = Message(records.USER, content)
         messages = [*shown_messages(self.engine.vocabulary, chat.system, path), question]
         sampling = self.engine.defaults.draw(chat.sampling, SAMPLING)
         end = self._answer_end(chat.sampling)
-        turn = AnswerRequest(chat, 0, messages, sampling, end, text, window=window)
+        material = chat_material(path, content, text)
+        turn = AnswerRequest(chat, 0, messages, sampling, end, text, material, window=window)
         turn.passages = yield from self._modes.retrieve(self.engine, turn)
         engine = self._isolation.unsaved_engine()
         yield from self._modes.generate(engine, turn, Statistics(), self._stop)

@@ -9,18 +9,21 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import cache, partial
+from itertools import starmap
 from pathlib import Path
 from typing import TypeVar
 
 from app.config import load_config
+from app.conversation.citations import stored_citations
 from app.conversation.context_window import max_prompt_tokens
-from app.engine.engine import Engine
+from app.engine.engine import Engine, PassageForm
 from app.indexing.embedding import PassageEmbedding
-from app.indexing.passage_index import FoundPassage, find, locate, open_passages
+from app.indexing.passage_index import FoundPassage, Gate, find, locate, open_passages
 from app.locations import Locations
 from app.models.discovery import embedded_embedding_model, embedded_question_model
 from app.models.selection import choose_embedder
-from datastores.chats.records import SYSTEM
+from app.sanitise import one_line
+from datastores.chats.records import SYSTEM, StoredMessage
 from datastores.errors import ModelError, SpecchatError
 from datastores.library.library import Library
 from datastores.passages.chunks import Passage
@@ -36,8 +39,20 @@ from engines.target import Vocabulary
 
 HEADER, EXCERPTS_HEADER = "Notes:", "Notes that {fit}:"
 """Begins the system message with the passages, as in the embedded model's training."""
+INSTRUCTION = """\
+Below are excerpts from the user's own notes. If they answer the question, answer from them. If \
+the question is about the user's own life or work and they do not answer it, say "Your notes do \
+not say" and nothing more. Answer a general question as usual."""
+"""Begins the system message of a model that follows instructions."""
 MAX_CONTEXT_SHARE = 0.25
 """Share of the context for passages."""
+MAX_PASSAGE_TOKENS = 1024
+"""Most tokens of passages after the first: a model of 1.5 B weights reads 50 to 80 tokens per
+second on two cores."""
+MAX_SOURCE_CHARACTERS = 200
+MIN_MATERIAL = 300
+"""Characters from which a message without code may answer later questions."""
+CODE = "```"
 MAX_STRIDE = 4
 """Most strides generated before they are verified: the screen does not show them until then."""
 
@@ -159,56 +174,60 @@ class ImportedTexts:
         return max(0, self._library.text_count - self._passages.text_count)
 
     def ranked(self, question: str, limit: int) -> list[FoundPassage]:
-        """The best `limit` passages for `question`, whether or not they are relevant to it.
+        """The best `limit` passages for `question`, whether or not they may answer it.
 
         Raises:
             ModelError: the question model cannot evaluate them.
         """
-        return self._find(question, limit)
+        return self._find(question, PassageForm(limit), Gate.ALL)
 
     def _find(
         self,
         question: str,
-        limit: int,
+        form: PassageForm,
+        gate: Gate,
         import_path: str = "",
-        *,
-        relevant_only: bool = False,
-        items: int = 0,
+        chat: Sequence[str] = (),
     ) -> list[FoundPassage]:
         return find(
             self._library,
             self._passages,
             question,
-            limit,
+            form.max_passages,
             import_path,
-            relevant_only=relevant_only,
+            gate=gate,
+            chat=chat,
             dense=self._dense(),
             model=self._load_question_model(),
-            items=items,
+            items=form.max_items,
         )
 
-    def relevant(
+    def find(
         self,
         question: str,
-        limit: int,
+        form: PassageForm,
         vocabulary: Vocabulary,
         context_length: int,
         import_path: str = "",
-        items: int = 0,
+        chat: Sequence[str] = (),
     ) -> tuple[FoundPassage, ...]:
-        """The best passages that are relevant to `question`, best first.
+        """The passages for `question`, best first.
 
-        At most `limit`, and after the first no more tokens than `MAX_CONTEXT_SHARE` of the context.
+        After the first, no more tokens than `MAX_CONTEXT_SHARE` of the context and
+        `MAX_PASSAGE_TOKENS`.
 
         Args:
+            form: how the model is given them.
             import_path: only passages imported from this path; empty for all.
-            items: number of list items to keep; 0 for all. See `app.indexing.passage_index.find`.
+            chat: texts of the chat that may answer it themselves; see
+                `app.indexing.passage_index.find`.
 
         Raises:
             ModelError: the question model cannot evaluate them.
         """
-        found = self._find(question, limit, import_path, relevant_only=True, items=items)
-        room = int(context_length * MAX_CONTEXT_SHARE)
+        gate = Gate.LEADING if form.instructed else Gate.RELEVANT
+        found = self._find(question, form, gate, import_path, chat)
+        room = min(int(context_length * MAX_CONTEXT_SHARE), MAX_PASSAGE_TOKENS)
         chosen: list[FoundPassage] = []
         for passage in found:
             room -= len(vocabulary.encode(passage.quoted))
@@ -216,6 +235,26 @@ class ImportedTexts:
                 break
             chosen.append(passage)
         return tuple(chosen)
+
+
+def chat_material(earlier: Sequence[StoredMessage], content: str, asked: str) -> tuple[str, ...]:
+    """The texts of a chat that may answer its next question themselves.
+
+    These are messages with code or a file, or long ones, but no answers from notes.
+
+    Args:
+        earlier: the messages before the question.
+        content: the question with its attachments.
+        asked: the question alone.
+    """
+    own = (content,) if content != asked or CODE in asked else ()
+    told = (
+        one.content
+        for one in earlier
+        if (CODE in one.content or len(one.content) >= MIN_MATERIAL)
+        and not stored_citations(one.statistics)
+    )
+    return (*told, *own)
 
 
 def load_question_model(
@@ -237,7 +276,7 @@ def load_question_model(
 
 
 def with_notes(
-    messages: Sequence[Message], passages: Sequence[FoundPassage | Passage]
+    form: PassageForm, messages: Sequence[Message], passages: Sequence[FoundPassage | Passage]
 ) -> list[Message]:
     """`messages` with the passages before the last one, which is the question.
 
@@ -245,8 +284,16 @@ def with_notes(
     """
     if not passages:
         return list(messages)
-    notes = "\n\n".join((_header(passages), *(_quoted(passage).strip() for passage in passages)))
-    return [*messages[:-1], Message(SYSTEM, notes), messages[-1]]
+    if form.instructed:
+        parts = [INSTRUCTION, *starmap(_with_source, enumerate(passages, start=1))]
+    else:
+        parts = [_header(passages), *(_quoted(passage).strip() for passage in passages)]
+    return [*messages[:-1], Message(SYSTEM, "\n\n".join(parts)), messages[-1]]
+
+
+def _with_source(number: int, passage: FoundPassage | Passage) -> str:
+    source = passage.source if isinstance(passage, FoundPassage) else passage.chunk.heading
+    return f"[{number}] {one_line(source, MAX_SOURCE_CHARACTERS)}\n{_quoted(passage).strip()}"
 
 
 def _header(passages: Sequence[FoundPassage | Passage]) -> str:
@@ -273,6 +320,7 @@ def fitting(
     asked = [messages[0], messages[-1]] if instructed else [messages[-1]]
     fits = tuple(passages)
     longest = max_prompt_tokens(engine, limit)
-    while fits and len(engine.render(with_notes(asked, fits))) > longest:
+    form = engine.passage_form
+    while fits and len(engine.render(with_notes(form, asked, fits))) > longest:
         fits = fits[:-1]
     return fits

@@ -186,7 +186,8 @@ def _prompts(engine: Engine, messages: Sequence[Message], limit: int) -> MakePro
         if number not in rendered:
             found = () if passage is None else (passage,)
             passages = fitting(engine, messages, found, limit)
-            rendered[number], _ = fit(engine, with_notes(messages, passages), limit)
+            noted = with_notes(engine.passage_form, messages, passages)
+            rendered[number], _ = fit(engine, noted, limit)
         return rendered[number]
 
     return prompt

@@ -35,6 +35,23 @@ MAX_PASSAGES = 4
 
 
 @dataclass(frozen=True, slots=True)
+class PassageForm:
+    """How a model is given passages of imported texts.
+
+    Attributes:
+        max_passages: most passages before a question.
+        max_items: most list items in those passages; 0 for all.
+        instructed: whether the model follows instructions about them. It then gets every passage
+            that may answer, and is told to judge; another one gets only what fits the question, in
+            the form of its training.
+    """
+
+    max_passages: int = MAX_PASSAGES
+    max_items: int = 0
+    instructed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerDefaults:
     """How answers are drawn and where they end, unless a chat has settings of its own.
 
@@ -93,8 +110,7 @@ class Engine:
         path: the model's file or folder.
         render: makes a prompt's token ids from messages, with stored ids of earlier answers.
         render_text: makes them from a whole prompt as text, in which control tokens are recognised.
-        max_passages: most passages before a question.
-        max_items: most list items in those passages; 0 for all.
+        passage_form: how it is given passages of imported texts.
         trained_context: longest context that the model allows; 0 if unknown.
         crest_bytes: disk space CREST may take.
         busy: the lock on `target`, whose KV cache serves one caller at a time: `generate` holds it
@@ -123,8 +139,7 @@ class Engine:
     render_text: Callable[[str], list[int]]
     stop: tuple[str, ...] = ()
     restrictions: tuple[str, ...] = ()
-    max_passages: int = MAX_PASSAGES
-    max_items: int = 0
+    passage_form: PassageForm = PassageForm()
     trained_context: int = 0
     crest_bytes: int = CrestConfig().max_bytes
     resources: DraftResources = field(default_factory=DraftResources)

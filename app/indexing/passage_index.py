@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 from app.locations import Locations, make_folder
 from datastores.library.library import Library
-from datastores.passages.chunks import Chunk, split
+from datastores.passages.chunks import HEADING_SEPARATOR, Chunk, split
 from datastores.passages.store import PassageStore
 from datastores.storage.integrity import discard_quarantined
 from engines.retrieval.bm25 import Bm25Retriever
@@ -31,10 +32,25 @@ MAX_PER_DOCUMENT = 2
 OVERFETCH = 4
 """Candidates per requested passage: more, so that long documents do not dominate; not all, since
 among many some share words with any question by coincidence."""
+MAX_CHAT_CHUNKS = 32
+"""Most chunks of a chat that are compared with passages."""
 SHARING_FIT = 1.6
 """Minimum fit of a passage that shares rare words with a question, if only one item is kept: a
 small model takes that item for the answer. Of 705 questions on other subjects, .925 find nothing in
 7,225 tldr pages (.914 without this); of 150 about these pages, .933 find the right one (.94)."""
+
+
+class Gate(Enum):
+    """Which of the ranked passages are kept."""
+
+    ALL = auto()
+    MATCHING = auto()
+    """Those that share a word with the query or fit it, and do not score much lower than the best.
+    """
+    LEADING = auto()
+    """Those that may answer the query, and do not score much lower than the best."""
+    RELEVANT = auto()
+    """Those that fit the query, and share its words not by coincidence only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +83,15 @@ class FoundPassage:
     def quoted(self) -> str:
         """The text that a model is given."""
         return self.excerpt or self.chunk.content
+
+    @property
+    def source(self) -> str:
+        """Where it stands, in words for a model: file, title and headings; not sanitised."""
+        title = self.title if self.title not in (self.file, Path(self.file).stem) else ""
+        heading = self.chunk.heading
+        return HEADING_SEPARATOR.join(
+            filter(None, (self.file, title if title not in heading else "", heading))
+        )
 
     @property
     def path(self) -> Path:
@@ -116,8 +141,8 @@ def find(
     limit: int,
     import_path: str = "",
     *,
-    relevant_only: bool = False,
-    matching_only: bool = False,
+    gate: Gate = Gate.ALL,
+    chat: Sequence[str] = (),
     dense: DenseRetriever | None = None,
     model: QuestionModel | None = None,
     items: int = 0,
@@ -126,15 +151,13 @@ def find(
 
     Args:
         import_path: only passages imported from this path; empty for all.
-        relevant_only: leave out passages that share words with the query by coincidence only and do
-            not fit it otherwise.
-        matching_only: leave out passages that neither share a word with the query nor fit it, or
-            that score much lower than the best.
+        chat: texts of the chat that may answer the query themselves. Passages that explain its
+            words less well are only `LEADING` if they are `RELEVANT`.
         dense: also ranks passages that have a vector by embedding similarity.
         model: reranks the best passages and items; None to rank by their words alone.
         items: number of list items to keep, 0 for everything. A passage without a list is one item,
             and a passage without a kept item is left out. With `dense` the items are taken from the
-            first `items` passages; without it, `relevant_only` requires that they fit.
+            first `items` passages; without it, `RELEVANT` ones have to fit.
 
     Raises:
         ModelError: `model` cannot evaluate them.
@@ -148,10 +171,12 @@ def find(
     )
     reranker = Reranker(retriever, translations(), query, texts, model, dense)
     candidates = reranker.search(limit * OVERFETCH)
-    if relevant_only:
+    if gate is Gate.RELEVANT:
         sharing_fit = SHARING_FIT if items else 0.0
         candidates = reranker.relevant(candidates[: limit * OVERFETCH], sharing_fit)
-    if matching_only:
+    elif gate is Gate.LEADING:
+        candidates = reranker.leading(candidates, _chunks_of(chat))
+    elif gate is Gate.MATCHING:
         candidates = reranker.matching(candidates)
     if dense is not None:
         limit = min(limit, items or limit)
@@ -162,8 +187,13 @@ def find(
     if not items:
         return found
     # The passages nearest by embedding may share no word with the question.
-    by_words = relevant_only and dense is None
+    by_words = gate is Gate.RELEVANT and dense is None
     return _excerpted(found, reranker.question, items, MIN_FIT if by_words else 0.0)
+
+
+def _chunks_of(chat: Sequence[str]) -> list[Chunk]:
+    """The last chunks of a chat's texts; without its marks, code counts like prose."""
+    return [chunk for text in chat for chunk in split(text.replace("`", ""))][-MAX_CHAT_CHUNKS:]
 
 
 def _excerpted(

@@ -54,11 +54,6 @@ EMBEDDED_FILE = "target-f16.gguf"
 EMBEDDED_DRAFT_MODEL_FILE = "draft-model-f16.gguf"
 EMBEDDED_QUESTION_MODEL_FILE = "question-model-f16.gguf"
 EMBEDDED_EMBEDDING_MODEL_FILE = "embedding-model-q8.gguf"
-EMBEDDED_PASSAGES, EMBEDDED_ITEMS = 4, 1
-"""Passages, and list items of them, that the built-in model is given. It selects worse than the
-ranking by words: with one and two items, .75 and .66 exact commands on 120 questions in people's
-own words about unseen pages."""
-
 EMBEDDED_TEMPERATURE = 0.0
 """Default temperature of the built-in model: a specialist's likeliest answer is its best."""
 

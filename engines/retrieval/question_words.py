@@ -99,3 +99,21 @@ def words_of(query: str) -> list[str]:
 def _run_words(run: str) -> list[str]:
     """The bigrams to search for, including those of a word without its ending."""
     return [*grams(run), *grams(_ENDING.sub("", run)), *_LONE_IDEOGRAPH.findall(run)]
+
+
+_SMALL_TALK = """
+good morning afternoon evening night day great nice cool perfect awesome excellent amazing lovely
+fine wonderful brilliant lol haha hmm wow sorry welcome cheers much lot again more better wrong
+right yep nope sure no well done
+hallo moin tschüss danke schön gut guten tag morgen abend bitte ja nein super prima
+bonjour bonsoir salut merci beaucoup oui non bien hola buenos días buenas tardes noches gracias sí
+muchas ciao buongiorno grazie mille olá bom dia obrigado obrigada hoi bedankt dank hej tack tak
+привет спасибо здравствуйте да нет 你好 谢谢 ありがとう こんにちは
+"""
+SMALL_TALK = NO_SUBJECT.union(words_of(_SMALL_TALK))
+"""Words with which people greet, thank and comment; some carry a subject elsewhere."""
+
+
+def is_small_talk(query: str) -> bool:
+    """Whether `query` only greets, thanks or comments, in words that ask for nothing."""
+    return SMALL_TALK.issuperset(words_of(query))

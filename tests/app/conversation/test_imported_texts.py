@@ -28,7 +28,8 @@ from app.conversation.imported_texts import HEADER, ImportedTexts, load_question
 from app.conversation.iterative import generate_iteratively
 from app.conversation.statistics import Statistics
 from app.engine.chat_states import ChatStates
-from app.engine.engine import Engine
+from app.engine.engine import Engine, PassageForm
+from app.engine.loading import EMBEDDED_PASSAGE_FORM
 from app.indexing.passage_index import FoundPassage, update
 from app.locations import Locations
 from app.models.discovery import embedded_question_model
@@ -46,7 +47,14 @@ from engines.retrieval.question_likelihood import AskedQuestion, AskedWord
 from tests.app.scripted import ScriptedVocabulary, render, scripted_engine
 
 WALRUS = "The walrus keeps seventeen brass telescopes in the attic."
+FORM = PassageForm(instructed=False)
+"""The shortest: a token is a letter here."""
 ABOUT_IT = "How many telescopes does the walrus keep?"
+
+
+def plain_engine(folder: Path, context_length: int = 512, max_tokens: int = 60) -> Engine:
+    engine = scripted_engine(folder, context_length=context_length, max_tokens=max_tokens)
+    return replace(engine, passage_form=FORM)
 
 
 def put(library: Library, name: str, text: str) -> None:
@@ -84,7 +92,7 @@ def last_with_notes(prompts: Sequence[list[Message]]) -> list[Message]:
 def test_relevant_passages_precede_the_question_and_are_cited(
     tmp_path: Path, history: History, imports: ImportedTexts
 ) -> None:
-    engine = scripted_engine(tmp_path)
+    engine = plain_engine(tmp_path)
     prompts = seen_by(engine)
     assistant = Assistant(engine, history, imports)
     chat = history.create_chat()
@@ -111,7 +119,7 @@ def test_relevant_passages_precede_the_question_and_are_cited(
 def test_a_question_that_no_text_covers_is_answered_without(
     tmp_path: Path, history: History, imports: ImportedTexts
 ) -> None:
-    engine = scripted_engine(tmp_path)
+    engine = plain_engine(tmp_path)
     prompts = seen_by(engine)
     assistant = Assistant(engine, history, imports)
     chat, asking = history.create_chat(), history.create_chat(docs="once")
@@ -144,7 +152,7 @@ def test_the_command_line_decides_before_the_chat_before_the_settings(
     forced: str,
     searched: bool,
 ) -> None:
-    engine = scripted_engine(tmp_path)
+    engine = plain_engine(tmp_path)
     assistant = Assistant(engine, history, imports, default_docs=default, docs=forced)
     chat = history.create_chat(docs=of_chat)
     events = list(assistant.answer(chat.id, None, ABOUT_IT))
@@ -159,7 +167,7 @@ def test_where_nothing_is_imported_nothing_is_searched(tmp_path: Path, history: 
     with closing(ImportedTexts.open(locations)) as empty:
         chat = history.create_chat()
         events = list(
-            Assistant(scripted_engine(tmp_path), history, empty).answer(chat.id, None, ABOUT_IT)
+            Assistant(plain_engine(tmp_path), history, empty).answer(chat.id, None, ABOUT_IT)
         )
     assert not any(isinstance(event, Retrieved) for event in events)
     assert CITATIONS_KEY not in history.thread(chat.id)[-1].statistics
@@ -170,7 +178,7 @@ def test_what_is_not_indexed_yet_is_said(
 ) -> None:
     document = Document("new.md", (Part(NOTES, "A text that was imported just now."),))
     imports._library.write([StoreDocument("/new", "new.md", 0, document)])
-    assistant = Assistant(scripted_engine(tmp_path), history, imports)
+    assistant = Assistant(plain_engine(tmp_path), history, imports)
     with closing(assistant.answer(history.create_chat().id, None, ABOUT_IT)) as events:
         first = next(events)
     assert isinstance(first, Retrieved)
@@ -183,7 +191,7 @@ def test_an_import_may_be_forgotten_while_an_answer_uses_it(
 ) -> None:
     locations = Locations(data=tmp_path, cache=tmp_path / "cache", config=tmp_path)
     chat = history.create_chat()
-    events = Assistant(scripted_engine(tmp_path), history, imports).answer(chat.id, None, ABOUT_IT)
+    events = Assistant(plain_engine(tmp_path), history, imports).answer(chat.id, None, ABOUT_IT)
     assert isinstance(next(events), Retrieved)
     with closing(Library.open(locations.library)) as library:
         forget_import(library, history, locations, "/notes")
@@ -219,7 +227,7 @@ def test_a_window_that_moved_for_notes_is_kept_for_the_next_question(
     tmp_path: Path, history: History, imports: ImportedTexts
 ) -> None:
     """The chat fits without notes; the window that is stored with the answer counts."""
-    engine = scripted_engine(tmp_path, max_tokens=20)
+    engine = plain_engine(tmp_path, max_tokens=20)
     kept = KeptLengths()
     engine.states = cast(ChatStates, kept)
     chat, parent = history.create_chat(system="s").id, None
@@ -237,7 +245,7 @@ def test_a_window_that_moved_for_notes_is_kept_for_the_next_question(
 
 def test_without_imports_nothing_is_retrieved(tmp_path: Path, history: History) -> None:
     chat = history.create_chat()
-    events = list(Assistant(scripted_engine(tmp_path), history).answer(chat.id, None, ABOUT_IT))
+    events = list(Assistant(plain_engine(tmp_path), history).answer(chat.id, None, ABOUT_IT))
     assert not any(isinstance(event, Retrieved) for event in events)
 
 
@@ -248,14 +256,14 @@ def test_a_hostile_document_is_material_in_its_own_message(
     put(imports._library, "hostile.md", hostile)
     put(imports._library, "line.md", "cedar pollen " * 80_000)
     list(update(imports._library, imports._passages))
-    engine = scripted_engine(tmp_path, context_length=4096)
+    engine = plain_engine(tmp_path, context_length=4096)
     prompts = seen_by(engine)
     assistant, chat = Assistant(engine, history, imports), history.create_chat()
     list(assistant.answer(chat.id, None, "When are walnut harvests?"))
     read = last_with_notes(prompts)
     assert [message.role for message in read] == ["system", "user"]
     assert read[0].content == f"{HEADER}\n\n{hostile}"
-    long = imports.relevant("cedar pollen", 4, ScriptedVocabulary(), 4096)
+    long = imports.find("cedar pollen", FORM, ScriptedVocabulary(), 4096)
     assert 0 < sum(len(passage.chunk.content) for passage in long) <= 1024
 
 
@@ -264,15 +272,15 @@ def test_passages_take_their_share_of_the_context_at_most(imports: ImportedTexts
     put(imports._library, "more.md", f"{WALRUS} {WALRUS}")
     list(update(imports._library, imports._passages))
     share = 4 * 3 * len(WALRUS) + 4
-    assert len(imports.relevant(ABOUT_IT, 4, vocabulary, share)) == 2
-    assert len(imports.relevant(ABOUT_IT, 4, vocabulary, share - 8)) == 1
-    assert len(imports.relevant(ABOUT_IT, 4, vocabulary, 4)) == 1, "whether it fits is seen later"
+    assert len(imports.find(ABOUT_IT, FORM, vocabulary, share)) == 2
+    assert len(imports.find(ABOUT_IT, FORM, vocabulary, share - 8)) == 1
+    assert len(imports.find(ABOUT_IT, FORM, vocabulary, 4)) == 1, "whether it fits is seen later"
 
 
 def test_notes_outlive_earlier_turns_and_are_cited_only_where_the_model_reads_them(
     tmp_path: Path, history: History, imports: ImportedTexts
 ) -> None:
-    engine = scripted_engine(tmp_path, context_length=300, max_tokens=40)
+    engine = plain_engine(tmp_path, context_length=300, max_tokens=40)
     prompts = seen_by(engine)
     assistant, chat = Assistant(engine, history, imports), history.create_chat(docs="once")
     list(assistant.answer(chat.id, None, f"{ABOUT_IT} " * 3))
@@ -294,7 +302,7 @@ def test_notes_outlive_earlier_turns_and_are_cited_only_where_the_model_reads_th
 def test_a_document_that_does_not_fit_into_a_stride_is_not_cited(
     tmp_path: Path, imports: ImportedTexts
 ) -> None:
-    engine = scripted_engine(tmp_path, context_length=300, max_tokens=40)
+    engine = plain_engine(tmp_path, context_length=300, max_tokens=40)
     question = [Message("user", f"{ABOUT_IT} " * 6)]
     request = GenerationRequest(question, engine.defaults.sampling, AnswerEnd(40))
     events = list(generate_iteratively(engine, imports, request, Statistics(), Flag()))
@@ -306,7 +314,7 @@ def test_a_model_that_takes_few_items_is_given_those_that_fit(
 ) -> None:
     put(imports._library, "zoo.md", "# Zoo\n\n- Feed the lynx.\n\n- Count the lynx cubs.")
     list(update(imports._library, imports._passages))
-    engine = replace(scripted_engine(tmp_path), max_items=1)
+    engine = replace(scripted_engine(tmp_path), passage_form=EMBEDDED_PASSAGE_FORM)
     prompts = seen_by(engine)
     chat = history.create_chat()
     list(Assistant(engine, history, imports).answer(chat.id, None, "lynx cubs?"))
@@ -318,10 +326,10 @@ def test_the_form_is_the_one_the_embedded_model_was_trained_on() -> None:
     texts = ["one\n", "two"]
     passages = [FoundPassage("/a", "a", "a", b"", 0, Chunk("", 1, 1, text), 1.0) for text in texts]
     earlier, question = Message("user", "before"), Message("user", "now")
-    before, notes, last = with_notes([earlier, question], passages)
+    before, notes, last = with_notes(EMBEDDED_PASSAGE_FORM, [earlier, question], passages)
     assert (before, last) == (earlier, question)
     assert notes == Message("system", notes_message(texts))
-    assert with_notes([question], []) == [question]
+    assert with_notes(EMBEDDED_PASSAGE_FORM, [question], []) == [question]
     for best in (2.3, 1.8, 1.5, 1.3, 0.0):
         kept = [PassageExcerpt(0, "one", best), PassageExcerpt(1, "two", best / 2)]
         shown = [
@@ -329,7 +337,7 @@ def test_the_form_is_the_one_the_embedded_model_was_trained_on() -> None:
             for passage, each in zip(passages, kept, strict=True)
         ]
         expected = Message("system", excerpts_message(kept))
-        assert with_notes([question], shown) == [expected, question]
+        assert with_notes(EMBEDDED_PASSAGE_FORM, [question], shown) == [expected, question]
     assert expected.content == "Notes that do not seem to fit:\n\none\n\ntwo"
 
 
@@ -356,7 +364,7 @@ def test_a_model_of_questions_is_loaded_with_the_first_question(tmp_path: Path) 
         assert opened == []
         vocabulary = ScriptedVocabulary()
         for _ in range(2):
-            found = ranked.relevant(ABOUT_IT, 2, vocabulary, 4096)
+            found = ranked.find(ABOUT_IT, replace(FORM, max_passages=2), vocabulary, 4096)
             assert [one.file for one in found] == ["telescopes.md", "walrus.md"]
         assert len(opened) == 1
         assert opened[0] == [WALRUS, "Telescopes are kept in the attic."] * 2
@@ -377,7 +385,7 @@ def test_without_the_model_of_questions_texts_are_found_and_it_is_reported_once(
             list(update(texts._library, texts._passages))
             ranked = ImportedTexts(texts._library, texts._passages, locations, None, load)
             for _ in range(2):
-                (found,) = ranked.relevant(ABOUT_IT, 2, ScriptedVocabulary(), 4096)
+                (found,) = ranked.find(ABOUT_IT, FORM, ScriptedVocabulary(), 4096)
                 assert found.file == "walrus.md"
         assert [str(error) for error in errors] == [
             f"imports are ranked by their words alone: {path} cannot be loaded;"

@@ -13,6 +13,7 @@ import pytest
 
 from app.indexing import passage_index
 from app.indexing.passage_index import (
+    Gate,
     find,
     forget_passages,
     open_passages,
@@ -172,11 +173,11 @@ def hybrid(
     query: str,
     files: Sequence[str],
     *,
-    relevant_only: bool = False,
+    gate: Gate = Gate.ALL,
     items: int = 0,
 ) -> list[str]:
     dense = cast(DenseRetriever, Nearest(library, passages, files))
-    found = find(library, passages, query, 4, relevant_only=relevant_only, dense=dense, items=items)
+    found = find(library, passages, query, 4, gate=gate, dense=dense, items=items)
     return [one.file for one in found]
 
 
@@ -192,11 +193,11 @@ def test_words_and_meaning_add_up(
     both = hybrid(library, passages, query, near)
     assert both[0] == "car.md", "second by words, second by meaning"
     assert set(both) == {"car.md", "automobile.md", "garage.md", "bread.md"}
-    assert "automobile.md" in hybrid(library, passages, query, near, relevant_only=True)
+    assert "automobile.md" in hybrid(library, passages, query, near, gate=Gate.RELEVANT)
     elsewhere = "who wrote the sonnets about zebras?"
-    assert hybrid(library, passages, elsewhere, near, relevant_only=True) == near, "very near"
+    assert hybrid(library, passages, elsewhere, near, gate=Gate.RELEVANT) == near, "very near"
     monkeypatch.setattr(nearness, "CHANCE", 9.0)  # as if none were nearer than by chance
-    assert hybrid(library, passages, elsewhere, near, relevant_only=True) == []
+    assert hybrid(library, passages, elsewhere, near, gate=Gate.RELEVANT) == []
     assert hybrid(library, passages, elsewhere, near) == near
 
 
@@ -208,11 +209,11 @@ def test_an_item_has_to_fit_unless_its_passage_is_near_by_meaning(
     put(library, "/notes", "shed.md", "- Automobiles are left here.")
     updated(library, passages)
     query = "is the car insured against hail, thieves and flooding?"
-    assert find(library, passages, query, 4, relevant_only=True)
+    assert find(library, passages, query, 4, gate=Gate.RELEVANT)
     assert find(library, passages, query, 4, items=1)
-    assert not find(library, passages, query, 4, relevant_only=True, items=1)
-    assert find(library, passages, "hail last week", 4, relevant_only=True, items=1)
-    near = hybrid(library, passages, "car parking", ["shed.md"], relevant_only=True, items=1)
+    assert not find(library, passages, query, 4, gate=Gate.RELEVANT, items=1)
+    assert find(library, passages, "hail last week", 4, gate=Gate.RELEVANT, items=1)
+    near = hybrid(library, passages, "car parking", ["shed.md"], gate=Gate.RELEVANT, items=1)
     assert len(near) == 1
 
 
@@ -227,7 +228,7 @@ def test_among_many_an_item_with_rare_words_of_the_question_has_to_fit_all_the_b
     query = "is the car in the garage behind the mill?"
     for sharing_fit, items, found in ((1.5, 1, 1), (9.0, 1, 0), (9.0, 0, 1)):
         monkeypatch.setattr(passage_index, "SHARING_FIT", sharing_fit)
-        shown = find(library, passages, query, 4, relevant_only=True, items=items)
+        shown = find(library, passages, query, 4, gate=Gate.RELEVANT, items=items)
         assert len(shown) == found
 
 
@@ -289,7 +290,7 @@ SCRIPTS = {
 def test_words_are_found_in_every_script_and_nothing_else_is_listed(
     scripts: tuple[Library, PassageStore], query: str, file: str
 ) -> None:
-    assert [one.file for one in find(*scripts, query, 5, matching_only=True)] == [file]
+    assert [one.file for one in find(*scripts, query, 5, gate=Gate.MATCHING)] == [file]
 
 
 @pytest.mark.parametrize(
@@ -308,7 +309,7 @@ def test_words_are_found_in_every_script_and_nothing_else_is_listed(
 def test_questions_in_every_script_are_answered_from_imports(
     scripts: tuple[Library, PassageStore], question: str, file: str
 ) -> None:
-    assert [one.file for one in find(*scripts, question, 2, relevant_only=True)][:1] == [file]
+    assert [one.file for one in find(*scripts, question, 2, gate=Gate.RELEVANT)][:1] == [file]
 
 
 @pytest.mark.parametrize(
@@ -317,7 +318,7 @@ def test_questions_in_every_script_are_answered_from_imports(
 def test_questions_about_something_else_are_not(
     scripts: tuple[Library, PassageStore], question: str
 ) -> None:
-    assert find(*scripts, question, 2, relevant_only=True) == []
+    assert find(*scripts, question, 2, gate=Gate.RELEVANT) == []
 
 
 SPELLINGS = {
@@ -362,7 +363,7 @@ def test_other_spellings_of_a_word_are_found(
     for name, text in SPELLINGS.items():
         put(library, "/notes", name, text)
     updated(library, passages)
-    assert [one.file for one in find(library, passages, query, 5, matching_only=True)] == [file]
+    assert [one.file for one in find(library, passages, query, 5, gate=Gate.MATCHING)] == [file]
 
 
 ASKED_OTHERWISE = {
@@ -386,10 +387,10 @@ def test_a_chinese_verb_may_stand_before_or_behind_its_noun(
         put(library, "/notes", name, text)
     updated(library, passages)
     assert [one.file for one in find(library, passages, question, 1)] == [file]
-    found = find(library, passages, question, 2, relevant_only=True)
+    found = find(library, passages, question, 2, gate=Gate.RELEVANT)
     assert [one.file for one in found][:1] == [file]
     for other in ("换工作", "打电话", "付房租", "买车险", "换个发型"):
-        assert find(library, passages, other, 2, relevant_only=True) == []
+        assert find(library, passages, other, 2, gate=Gate.RELEVANT) == []
 
 
 def test_passages_that_do_not_match_are_not_listed(
@@ -399,10 +400,10 @@ def test_passages_that_do_not_match_are_not_listed(
     put(library, "/notes", "costs.md", "What the mill costs is not known.")
     put(library, "/notes", "convert.md", "Convert the list of files to a table.")
     updated(library, passages)
-    found = find(library, passages, "ferry Aspholm costs", 5, matching_only=True)
+    found = find(library, passages, "ferry Aspholm costs", 5, gate=Gate.MATCHING)
     assert [one.file for one in found] == ["ferry.md"]
     assert find(library, passages, "zebra stripes", 5), "a word that may stand for it"
-    assert find(library, passages, "zebra stripes", 5, matching_only=True) == []
+    assert find(library, passages, "zebra stripes", 5, gate=Gate.MATCHING) == []
 
 
 def test_passages_of_an_older_version_are_indexed_again(
