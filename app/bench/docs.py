@@ -196,29 +196,33 @@ def spread(questions: Sequence[GradedQuestion], limit: int) -> frozenset[int]:
 
 
 Row = dict[str, object]
+ALL = "all"
+"""Names the row of every kind together."""
 
 
 def ranking_rows(found: Sequence[Ranking]) -> list[Row]:
-    """A row for each kind of question, with shares of its questions.
+    """A row for each kind of question, and one for all, with shares of the questions.
 
     `at` counts questions with one of their documents among the first passages, `both_at` those with
     all of them.
     """
+    answerable = [one for one in found if one.ranks]
+    groups = {kind: [one for one in answerable if one.question.kind == kind] for kind in KINDS}
     return [
         {
             "kind": kind,
-            "questions": len(of_kind),
-            **{f"at_{depth}": _share(one.among(depth) > 0 for one in of_kind) for depth in DEPTHS},
+            "questions": len(group),
+            **{f"at_{depth}": _share(one.among(depth) > 0 for one in group) for depth in DEPTHS},
             **{
                 f"both_at_{depth}": _share(
-                    one.among(depth) == len(one.ranks) for one in of_kind if kind == TWO
+                    one.among(depth) == len(one.ranks) for one in group if kind == TWO
                 )
                 for depth in DEPTHS[1:]
             },
-            "median_ms": 1000 * median(one.seconds for one in of_kind),
+            "median_ms": 1000 * median(one.seconds for one in group),
         }
-        for kind in KINDS
-        if (of_kind := [one for one in found if one.ranks and one.question.kind == kind])
+        for kind, group in {**groups, ALL: answerable}.items()
+        if group
     ]
 
 

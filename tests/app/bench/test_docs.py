@@ -63,7 +63,8 @@ def bench(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]) -> B
 def test_documents_are_ranked_by_kind_without_a_model(bench: Bench, tmp_path: Path) -> None:
     report, _ = bench()
     rows = {row["kind"]: row for row in report["rows"]}
-    assert list(rows) == ["one", "two", "followup"]
+    assert list(rows) == ["one", "two", "followup", "all"]
+    assert rows["all"]["questions"] == 3
     assert (rows["one"]["at_1"], rows["one"]["both_at_3"]) == (1.0, None)
     assert (rows["two"]["at_1"], rows["two"]["both_at_3"]) == (1.0, 1.0)
     first, both, _, none = report["ranks"]
