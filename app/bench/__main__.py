@@ -13,6 +13,7 @@ from app.cli.global_options import global_options
 from app.cli.main import LazyGroup, run
 
 COMMANDS = {
+    "agent": "app.bench.commands.agent:agent",
     "crest": "app.bench.commands.stores:crest",
     "distill": "app.bench.commands.distill:distill",
     "docs": "app.bench.commands.docs:docs",
