@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+from app.figures import amount
 from app.sanitise import one_line
 from datastores.errors import InputError
 from engines.sampler import Sampling
@@ -23,7 +24,7 @@ MAX_TOKENS, STOP = "max_tokens", "stop"
 MAX_SEQUENCES = 16
 MAX_SEQUENCE_CHARACTERS = 200
 DOCS = "docs"
-"""Name of the setting whose value is one of `DOCS_MODES`."""
+"""Name of the setting that `DocsSetting` describes."""
 DOCS_ONCE, DOCS_ITERATIVE, DOCS_KNN, DOCS_OFF = "once", "iterative", "knn", "off"
 DOCS_MODES = (DOCS_ONCE, DOCS_ITERATIVE, DOCS_KNN, DOCS_OFF)
 """How imported texts are used: searched once for each question, searched every few words,
@@ -168,14 +169,60 @@ def require_docs_mode(mode: str, where: str) -> str:
     return mode
 
 
+@dataclass(frozen=True, slots=True)
+class DocsSetting:
+    """How a chat uses imported texts.
+
+    Attributes:
+        mode: one of `DOCS_MODES`.
+        imports: the only imports it uses, by path where stored, by name as typed; empty for all.
+    """
+
+    mode: str
+    imports: tuple[str, ...] = ()
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """The imports of a stored setting; empty for all."""
+        return frozenset(self.imports)
+
+    def __str__(self) -> str:
+        """The setting as it is stored, and can be typed."""
+        return " ".join((self.mode, *map(_quoted_name, self.imports)))
+
+
+def parse_docs(typed: str) -> DocsSetting:
+    """Parse a mode, the names of imports, or both: `iterative notes "my work"`.
+
+    Raises:
+        InputError: a quote is not closed, or imports are chosen that are not used.
+    """
+    names, mode = list[str](), ""
+    for quoted, word, wrong in _WORD.findall(typed):
+        if wrong:
+            raise InputError('put a name with spaces between quotes: "my notes"')
+        if not mode and not names and word.lower() in DOCS_MODES:
+            mode = word.lower()
+        else:
+            names.append(word or _ESCAPED.sub(lambda found: found[1], quoted))
+    if mode == DOCS_OFF and names:
+        raise InputError("docs off uses no imports: leave out their names")
+    return DocsSetting(mode or DOCS_ONCE, tuple(dict.fromkeys(names)))
+
+
+def _quoted_name(name: str) -> str:
+    plain = _WORD.fullmatch(name) and '"' not in name and name.lower() not in DOCS_MODES
+    return name if plain else '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 def parse_setting(name: str, typed: str) -> int | float | str | list[str]:
-    """Parse the value typed for setting `name`: a mode for `DOCS`, sequences for `STOP`, a number.
+    """Parse the value typed for setting `name`: `parse_docs`, sequences for `STOP`, a number.
 
     Raises:
         InputError: the value is malformed or out of range.
     """
     if name == DOCS:
-        return require_docs_mode(typed, "docs")
+        return str(parse_docs(typed))
     if name == STOP:
         return parse_sequences(typed)
     kind = int if name == MAX_TOKENS else type(getattr(Sampling(), name))
@@ -202,7 +249,7 @@ class ChatTuning:
     Attributes:
         system: the system prompt.
         sampling: sampling settings, `MAX_TOKENS` and `STOP`, where they differ from the defaults.
-        docs: one of `DOCS_MODES`; empty for the default.
+        docs: a `DocsSetting` as it is stored; empty for the default.
     """
 
     system: str = ""
@@ -215,5 +262,7 @@ class ChatTuning:
             f"{name.replace('_', ' ')} {format_setting(value)}"
             for name, value in self.sampling.items()
         ]
-        docs = [f"{DOCS} {self.docs}"] * bool(self.docs)
-        return ", ".join([*sampling, *["system prompt"] * bool(self.system), *docs])
+        docs = parse_docs(self.docs) if self.docs else None
+        only = f" in {amount(len(docs.imports), 'import')}" if docs and docs.imports else ""
+        used = [f"{DOCS} {docs.mode}{only}"] if docs else []
+        return ", ".join([*sampling, *["system prompt"] * bool(self.system), *used])

@@ -23,6 +23,7 @@ from app.chat_settings import (
     DOCS_MODES,
     DOCS_OFF,
     DOCS_ONCE,
+    DocsSetting,
     require_sequences,
     unescaped,
 )
@@ -126,7 +127,7 @@ def ask(
     system: str,
     unsaved: bool,
     docs: str | None,
-    import_path: str,
+    chosen: tuple[str, ...],
     sequences: tuple[str, ...],
     no_stdin: bool,
     raw: bool,
@@ -144,10 +145,10 @@ def ask(
     sequences = require_sequences(tuple(map(unescaped, sequences)), "--stop")
     text, attachments = read_question(words, files, sys.stdin if not no_stdin else None)
     locations = locate(options.data_dir)
-    chosen, mode = _searched(import_path, docs, locations)
+    used = _used(chosen, docs, locations)
     with open_history(locations) as history:
         model_thread = ModelThread(
-            lambda _: open_for_one_answer(options, locations, history, mode, chosen, sequences)
+            lambda _: open_for_one_answer(options, locations, history, used, sequences)
         )
         engine, assistant = load(model_thread)
         for restriction in engine.restrictions:
@@ -179,21 +180,22 @@ def _index_exchange(history: History, chat: int, locations: Locations, engine: E
     catch_up(locations, engine.path, engine.vocabulary, engine.crest_bytes, question - 1)
 
 
-def _searched(import_path: str, docs: str | None, locations: Locations) -> tuple[str, str]:
-    """The path of the import at `import_path` and the docs mode, each empty if not chosen.
+def _used(chosen: Sequence[str], docs: str | None, locations: Locations) -> str:
+    """The `DocsSetting` of the options, as it is stored; empty if neither was given.
 
     Raises:
         InputError: there is no such import, or `docs` is off.
     """
-    if not import_path:
-        return "", docs or ""
+    if not chosen:
+        return docs or ""
     if docs == DOCS_OFF:
         raise InputError("--import needs --docs once, iterative or knn: leave out --docs off")
     # Imported here: without --import, importing is not needed.
-    from app.cli.texts import named
+    from app.importing.names import path_of
 
     with open_library(locations) as library:
-        return named(import_path, library).path, docs or DOCS_ONCE
+        names = library.names()
+    return str(DocsSetting(docs or DOCS_ONCE, tuple(path_of(one, names) for one in chosen)))
 
 
 def _report_errors(engine: Engine, reported: Sequence[str]) -> list[str]:

@@ -40,12 +40,12 @@ class RenamedOption(click.Option):
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 import_option = click.option(
     "--import",
-    "import_path",
+    "chosen",
     cls=RenamedOption,
     former=["--source"],
-    default="",
-    metavar="PATH",
-    help="Search only this import.",
+    multiple=True,
+    metavar="IMPORT",
+    help="Search only this import, by name or path; repeatable.",
 )
 
 

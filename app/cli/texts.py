@@ -21,7 +21,8 @@ from app.config import Options
 from app.figures import amount
 from app.importing import session
 from app.importing.events import Event, FindingFiles, ImportFinished, ImportProgress, ImportReport
-from app.importing.find_files import expanded, import_path_of, storable_name
+from app.importing.find_files import import_path_of
+from app.importing.names import path_of
 from app.importing.session import ListedImport, import_into, list_imports, read_imports
 from app.indexing.passage_index import FoundPassage, Gate, open_passages, update
 from app.indexing.passage_index import find as find_passages
@@ -29,8 +30,6 @@ from app.locations import Locations, locate
 from app.runtime.deletion import forget_import
 from app.sanitise import clean, one_line
 from datastores.errors import InputError, ModelError
-from datastores.library.documents import Import
-from datastores.library.library import Library
 
 MAX_NAMES = 10
 """Maximum skipped files listed for each reason on a terminal; a pipe gets all of them."""
@@ -48,8 +47,16 @@ NO_IMPORTS = "No imports. Add some with: specchat import PATH…"
     default=None,
     help="Also import later changes to PATH while specchat is open, or stop.",
 )
+@click.option(
+    "--name",
+    default="",
+    metavar="NAME",
+    help="Name the import, to search it alone and to cite it.  [default: the name of PATH]",
+)
 @click.pass_obj
-def import_(options: Options, paths: tuple[Path, ...], as_json: bool, watch: bool | None) -> None:
+def import_(
+    options: Options, paths: tuple[Path, ...], as_json: bool, watch: bool | None, name: str
+) -> None:
     """Import your files, to answer from them and to answer faster.
 
     PATH is a file, a folder or an archive. File types are detected: Markdown, plain text, source
@@ -61,10 +68,14 @@ def import_(options: Options, paths: tuple[Path, ...], as_json: bool, watch: boo
     """
     if Path("-") in paths and not os.path.exists("-"):
         raise InputError("standard input cannot be imported: save it to a file, and import that")
+    if name and len(paths) > 1:
+        raise InputError("--name is for one PATH: import them one by one")
     locations = locate(options.data_dir)
     status = StatusLine()
     try:
         report = _imported(paths, locations, status, as_json)
+        if name:
+            _rename(paths[0], name, locations, as_json)
         if watch is not None:
             _watch(paths, locations, watch, as_json)
         tokens = _indexed(options, locations, status)
@@ -103,6 +114,16 @@ def _imported(
             click.echo(_report_json(report, None))
         raise
     return report
+
+
+def _rename(path: Path, name: str, locations: Locations, as_json: bool) -> None:
+    import_path = import_path_of(path)
+    with open_library(locations) as library:
+        if library.names().get(import_path) in (None, name):
+            return  # nothing was imported, or it has the name
+        chosen = library.rename(import_path, name)
+    if not as_json:
+        click.echo(f"named {one_line(chosen, MAX_LINE_CHARACTERS)}")
 
 
 def _watch(paths: Sequence[Path], locations: Locations, watched: bool, as_json: bool) -> None:
@@ -174,7 +195,7 @@ def _report_json(report: ImportReport, tokens: int | None) -> str:
 @json_option
 @click.pass_obj
 def imports(options: Options, as_json: bool) -> None:
-    """List imports by path, as `forget` expects them."""
+    """List imports: name and path, either of which other commands take."""
     locations = locate(options.data_dir)
     with open_library(locations):
         found = list_imports(locations, {})
@@ -188,7 +209,7 @@ def imports(options: Options, as_json: bool) -> None:
 
 
 def line(one: ListedImport) -> str:
-    """One import as a line, with its path first, since that is its name."""
+    """One import as a line."""
     figures = [
         amount(one.stored.documents, "document"),
         amount(one.stored.characters, "character"),
@@ -197,7 +218,10 @@ def line(one: ListedImport) -> str:
         *(["watched"] if one.watched else []),
         *([] if one.whole else ["incomplete: import it again"]),
     ]
-    return f"{one_line(one.stored.path, MAX_LINE_CHARACTERS)}  ({', '.join(figures)})"
+    name, path = (
+        one_line(text, MAX_LINE_CHARACTERS) for text in (one.stored.name, one.stored.path)
+    )
+    return f"{name}  {path}  ({', '.join(figures)})"
 
 
 def _import_json(one: ListedImport) -> dict[str, object]:
@@ -209,37 +233,20 @@ def _import_json(one: ListedImport) -> dict[str, object]:
 @click.argument("import_path", metavar="IMPORT")
 @click.pass_obj
 def forget(options: Options, import_path: str) -> None:
-    """Remove an IMPORT, by the path it was imported from.
+    """Remove an IMPORT, by its name or by the path it was imported from.
 
     No trace remains in specchat's files, except in chats, whose answers keep the paths they cite,
     and of texts that another import also has.
     """
     locations = locate(options.data_dir)
     with open_library(locations) as library, stores.open_history(locations) as chats:
-        gone = named(import_path, library)
+        path = path_of(import_path, library.names())
+        [gone] = [one for one in library.imports() if one.path == path]
         forget_import(library, chats, locations, gone.path)
     click.echo(
         f"removed {one_line(gone.path, MAX_LINE_CHARACTERS)}: {amount(gone.documents, 'document')}"
     )
     _indexed(options, locations, StatusLine())
-
-
-def named(import_path: str, library: Library) -> Import:
-    """The import at `import_path`: its path as listed, or another path to the same place.
-
-    Raises:
-        InputError: there is no such import.
-    """
-    path = expanded(Path(import_path))
-    names = {
-        import_path,
-        storable_name(os.path.abspath(path)),
-        storable_name(os.path.realpath(path)),
-    }
-    for known in library.imports():
-        if known.path in names:
-            return known
-    raise InputError(f"no import '{import_path}': `specchat imports` lists imports")
 
 
 @click.command()
@@ -249,7 +256,7 @@ def named(import_path: str, library: Library) -> Import:
 @json_option
 @click.pass_obj
 def find(
-    options: Options, words: tuple[str, ...], import_path: str, limit: int, as_json: bool
+    options: Options, words: tuple[str, ...], chosen: tuple[str, ...], limit: int, as_json: bool
 ) -> None:
     """Find passages in your imported texts, best match first.
 
@@ -258,12 +265,13 @@ def find(
     """
     locations, status = locate(options.data_dir), StatusLine()
     with open_library(locations) as library, closing(open_passages(locations)) as passages:
-        chosen = named(import_path, library).path if import_path else ""
+        names = library.names() if chosen else {}
+        paths = frozenset(path_of(one, names) for one in chosen)
         for left in update(library, passages):
             status.show(f"indexing {amount(left, 'text')}")
         status.clear()
         query = " ".join(words)
-        found = find_passages(library, passages, query, limit, chosen, gate=Gate.MATCHING)
+        found = find_passages(library, passages, query, limit, paths, gate=Gate.MATCHING)
         empty = passages.empty
     if as_json:
         click.echo(json.dumps({"passages": [_passage_json(one) for one in found]}))

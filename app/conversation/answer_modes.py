@@ -10,7 +10,14 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from threading import Event as Flag
 
-from app.chat_settings import DOCS_ITERATIVE, DOCS_KNN, DOCS_OFF, DOCS_ONCE
+from app.chat_settings import (
+    DOCS_ITERATIVE,
+    DOCS_KNN,
+    DOCS_OFF,
+    DOCS_ONCE,
+    DocsSetting,
+    parse_docs,
+)
 from app.conversation.answer_request import AnswerRequest
 from app.conversation.context_window import fit
 from app.conversation.continuation import partial_answer
@@ -34,18 +41,17 @@ class AnswerModes:
 
     Attributes:
         default: the mode of chats without a setting of their own.
-        chosen: overrides the chats' settings; empty leaves the mode to them.
-        import_path: the only import that is used; empty for all.
+        chosen: a `DocsSetting` as it is stored, which overrides the chats' settings; empty leaves
+            it to them.
     """
 
     imports: ImportedTexts | None = None
     default: str = DOCS_ONCE
     chosen: str = ""
-    import_path: str = ""
 
-    def of(self, docs: str) -> str:
-        """The mode of a chat with the setting `docs`."""
-        return self.chosen or docs or self.default
+    def of(self, docs: str) -> DocsSetting:
+        """The setting of a chat that has the setting `docs`."""
+        return parse_docs(self.chosen or docs or self.default)
 
     def retrieve(
         self, engine: Engine, request: AnswerRequest
@@ -56,8 +62,8 @@ class AnswerModes:
         nothing relevant to a question that did not ask for it.
         """
         requested = bool(self.chosen or request.chat.docs)
-        off = self.of(request.chat.docs) in (DOCS_OFF, DOCS_KNN)
-        if self.imports is None or off:
+        docs = self.of(request.chat.docs)
+        if self.imports is None or docs.mode in (DOCS_OFF, DOCS_KNN):
             return None
         unindexed = self.imports.unindexed
         if self.imports.empty and not unindexed:
@@ -67,7 +73,7 @@ class AnswerModes:
             engine.passage_form,
             engine.vocabulary,
             engine.target.context_length,
-            self.import_path,
+            docs.paths,
             request.material,
         )
         passages = fitting(engine, request.messages, found, request.end.max_tokens)
@@ -82,7 +88,7 @@ class AnswerModes:
             InputError: it cannot be continued.
             ContextOverflowError: question and answer fill the context.
         """
-        mode = self.of(request.chat.docs)
+        mode = self.of(request.chat.docs).mode
         if mode == DOCS_KNN or STATES_KEY in stopped.statistics:
             raise InputError(OF_IMPORTS)
         stride = STRIDE_TOKENS if request.passages and mode == DOCS_ITERATIVE else 1
@@ -95,24 +101,29 @@ class AnswerModes:
         self, engine: Engine, request: AnswerRequest, statistics: Statistics, stop: Flag
     ) -> Generator[Event]:
         """Answer `request` from its passages, which may change while the answer is generated."""
-        mode, passages = self.of(request.chat.docs), request.passages
-        if mode == DOCS_KNN:
-            return self._generate_worded(engine, request, statistics, stop)
-        if passages and self.imports is not None and mode == DOCS_ITERATIVE:
+        docs, passages = self.of(request.chat.docs), request.passages
+        if docs.mode == DOCS_KNN:
+            return self._generate_worded(engine, request, docs, statistics, stop)
+        if passages and self.imports is not None and docs.mode == DOCS_ITERATIVE:
             generation = request.generation(engine.passage_form)
             return generate_iteratively(
-                engine, self.imports, generation, statistics, stop, self.import_path
+                engine, self.imports, generation, statistics, stop, docs.paths
             )
         return generate(
             engine, request.generation(engine.passage_form, passages or ()), statistics, stop
         )
 
     def _generate_worded(
-        self, engine: Engine, request: AnswerRequest, statistics: Statistics, stop: Flag
+        self,
+        engine: Engine,
+        request: AnswerRequest,
+        docs: DocsSetting,
+        statistics: Statistics,
+        stop: Flag,
     ) -> Generator[Event]:
         """Answer with KNN-LM over the imported texts; by the model alone if none is encoded."""
         imports, generation = self.imports, request.generation(engine.passage_form)
-        states = imported_states(engine, imports, self.import_path) if imports is not None else None
+        states = imported_states(engine, imports, docs.paths) if imports is not None else None
         if states is None:
             yield Interpolated(0)
             yield from generate(engine, generation, statistics, stop)

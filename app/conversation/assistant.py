@@ -76,20 +76,18 @@ class Assistant:
         *,
         default_docs: str = DOCS_ONCE,
         docs: str = "",
-        import_path: str = "",
         stop: Sequence[str] = (),
     ) -> None:
         """Use `imports`, if given, for questions that concern them.
 
         Args:
             default_docs: their mode in chats without a setting of their own.
-            docs: their mode in every chat; empty leaves it to the chats.
-            import_path: the only import that is used; empty for all.
+            docs: a `DocsSetting` as it is stored, for every chat; empty leaves it to the chats.
             stop: texts that end every answer, in addition to those of its chat.
         """
         self.engine = engine
         self.history = history
-        self._modes = AnswerModes(imports, default_docs, docs, import_path)
+        self._modes = AnswerModes(imports, default_docs, docs)
         self._sequences = require_sequences(tuple(stop), "--stop")
         self._isolation = ChatIsolation(engine, history.name)
         self._stop = Flag()
@@ -323,7 +321,7 @@ class Assistant:
         if not any(one.id == chat and not one.private for one in self.history.chats()):
             return False
         imports = self._modes.imports
-        return imports is None or documents <= imports.texts()
+        return not documents or imports is None or documents <= imports.texts()
 
     def _require_question(self, text: str) -> None:
         """Check that `text` is not empty, nor in a language that the embedded model does not

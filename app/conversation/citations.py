@@ -13,6 +13,7 @@ from pathlib import Path
 
 from app.indexing.passage_index import FoundPassage, open_passages
 from app.locations import Locations
+from datastores.library.documents import CHATS
 from datastores.library.library import Library
 from datastores.passages.chunks import Chunk, Passage
 
@@ -20,6 +21,9 @@ CITATIONS_KEY = "citations"
 """The key of the citations among an answer's figures; the list is empty if nothing was relevant."""
 TOO_LONG_KEY = "passage_too_long"
 """Stored with an answer if not even the best relevant passage fitted."""
+
+MAX_PLACE = 400
+"""Most characters shown of a citation's place."""
 
 NO_PASSAGE = "No passage of your imports matches."
 PASSAGE_TOO_LONG = (
@@ -37,6 +41,8 @@ class Citation:
         part: number of the document's part (a chat's message), from 0.
         first_line, last_line: its lines in that part, counted from 1.
         digest: of its heading and content, in hexadecimal.
+        import_name: what the import was called.
+        chat: title and date of the imported chat that it is from; empty for other documents.
     """
 
     import_path: str
@@ -45,6 +51,8 @@ class Citation:
     first_line: int
     last_line: int
     digest: str
+    import_name: str = ""
+    chat: str = ""
 
     @property
     def path(self) -> Path:
@@ -54,8 +62,14 @@ class Citation:
 
     @property
     def place(self) -> str:
-        """Path and line, as editors and terminals understand them; not sanitised."""
-        return f"{self.path}:{self.first_line}"
+        """The place within its import: `notes/bike.md:12-20`, or the chat and the number of the
+        message; not sanitised."""
+        name = self.import_name or Path(self.import_path).name
+        if self.chat:
+            return f"{name}: {self.chat}, message {self.part + 1}"
+        file = name if name.rpartition("/")[2] == self.file else f"{name}/{self.file}"
+        last = f"-{self.last_line}" if self.last_line > self.first_line else ""
+        return f"{file}:{self.first_line}{last}"
 
 
 def citation(passage: FoundPassage) -> Citation:
@@ -68,6 +82,8 @@ def citation(passage: FoundPassage) -> Citation:
         chunk.first_line,
         chunk.last_line,
         chunk.digest.hex(),
+        passage.import_name,
+        passage.title if passage.kind == CHATS else "",
     )
 
 
@@ -106,10 +122,10 @@ def stored_why_none(figures: Mapping[str, object]) -> str:
 
 
 def _stored(record: object) -> Citation | None:
-    """Records of earlier versions have neither `part` nor `digest`."""
+    """Records of earlier versions have no `part`, no `digest`, and neither name nor chat."""
     if not isinstance(record, dict):
         return None
-    values = {"part": 0, "digest": "", **record}
+    values = {"part": 0, "digest": "", "import_name": "", "chat": "", **record}
     kinds = {"str": str, "int": int}
     if any(type(values.get(one.name)) is not kinds[str(one.type)] for one in fields(Citation)):
         return None

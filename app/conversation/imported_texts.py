@@ -79,9 +79,9 @@ class ImportedTexts:
         """
         self.locations = locations
         self.embedding = embedding
-        self._stride_schedulers = defaultdict[tuple[type[KnowledgeBase], str], OptimalStride](
-            partial(OptimalStride, asynchronous=True, max_stride=MAX_STRIDE)
-        )
+        self._stride_schedulers = defaultdict[
+            tuple[type[KnowledgeBase], frozenset[str]], OptimalStride
+        ](partial(OptimalStride, asynchronous=True, max_stride=MAX_STRIDE))
         self._library = library
         self._passages = passages
         self._words: WordIndex | None = None
@@ -120,7 +120,7 @@ class ImportedTexts:
             if self.embedding is not None:
                 self.embedding.close()
 
-    def knowledge_base(self, import_path: str = "") -> KnowledgeBase:
+    def knowledge_base(self, import_paths: frozenset[str] = frozenset()) -> KnowledgeBase:
         """The passages for iterative retrieval, ranked by meaning if all of them are embedded with
         a model that the person chose, else by their words.
 
@@ -128,40 +128,44 @@ class ImportedTexts:
         tldr pages, 10 and 17 get the exact command.
 
         Args:
-            import_path: only passages imported from this path; empty for all.
+            import_paths: only passages of these imports; empty for all.
         """
-        texts = self.texts(import_path) if import_path else frozenset()
+        texts = self.texts(import_paths) if import_paths else frozenset()
         embedding = self.embedding
         if embedding and embedding.path != embedded_embedding_model() and embedding.complete:
-            dense = self._dense(texts if import_path else None)
+            dense = self._dense(texts if import_paths else None)
             if dense is not None:
                 return VectorKnowledgeBase(dense)
         if self._words is None:
             # A connection of its own: a search runs on another thread.
             self._words = WordIndex(PassageStore(self._passages.store.new_connection()))
         self._words.update()
-        if not import_path:
+        if not import_paths:
             return TextKnowledgeBase(self._words)
         return TextKnowledgeBase(self._words.within(texts))
 
-    def stride_scheduler(self, base: KnowledgeBase, import_path: str = "") -> OptimalStride:
-        """The scheduler of iterative retrieval from `base`, the `knowledge_base` of `import_path`.
+    def stride_scheduler(
+        self, base: KnowledgeBase, import_paths: frozenset[str] = frozenset()
+    ) -> OptimalStride:
+        """The scheduler of iterative retrieval from `base`, the `knowledge_base` of `import_paths`.
 
         Its estimates carry over between answers, for each kind of base, as search times differ.
         """
-        return self._stride_schedulers[type(base), import_path]
+        return self._stride_schedulers[type(base), import_paths]
 
     def _dense(self, texts: frozenset[bytes] | None = None) -> DenseRetriever | None:
         return self.embedding.retriever(texts) if self.embedding is not None else None
 
-    def texts(self, import_path: str = "") -> frozenset[bytes]:
-        """The keys of the texts imported from `import_path`; of all if it is empty."""
+    def texts(self, import_paths: frozenset[str] = frozenset()) -> frozenset[bytes]:
+        """The keys of the texts imported from `import_paths`; of all if they are empty."""
         texts = self._library.import_texts()
-        return frozenset(key for path, key in texts if not import_path or path == import_path)
+        return frozenset(key for path, key in texts if not import_paths or path in import_paths)
 
-    def locate(self, passage: Passage, import_path: str = "") -> FoundPassage | None:
+    def locate(
+        self, passage: Passage, import_paths: frozenset[str] = frozenset()
+    ) -> FoundPassage | None:
         """Where a passage was imported from; None if it was forgotten meanwhile."""
-        return locate(self._library, ScoredPassage(passage, 0.0), import_path)
+        return locate(self._library, ScoredPassage(passage, 0.0), import_paths)
 
     @property
     def empty(self) -> bool:
@@ -186,7 +190,7 @@ class ImportedTexts:
         question: str,
         form: PassageForm,
         gate: Gate,
-        import_path: str = "",
+        import_paths: frozenset[str] = frozenset(),
         chat: Sequence[str] = (),
     ) -> list[FoundPassage]:
         return find(
@@ -194,7 +198,7 @@ class ImportedTexts:
             self._passages,
             question,
             form.max_passages,
-            import_path,
+            import_paths,
             gate=gate,
             chat=chat,
             dense=self._dense(),
@@ -208,7 +212,7 @@ class ImportedTexts:
         form: PassageForm,
         vocabulary: Vocabulary,
         context_length: int,
-        import_path: str = "",
+        import_paths: frozenset[str] = frozenset(),
         chat: Sequence[str] = (),
     ) -> tuple[FoundPassage, ...]:
         """The passages for `question`, best first.
@@ -218,7 +222,7 @@ class ImportedTexts:
 
         Args:
             form: how the model is given them.
-            import_path: only passages imported from this path; empty for all.
+            import_paths: only passages of these imports; empty for all.
             chat: texts of the chat that may answer it themselves; see
                 `app.indexing.passage_index.find`.
 
@@ -226,7 +230,7 @@ class ImportedTexts:
             ModelError: the question model cannot evaluate them.
         """
         gate = Gate.LEADING if form.instructed else Gate.RELEVANT
-        found = self._find(question, form, gate, import_path, chat)
+        found = self._find(question, form, gate, import_paths, chat)
         room = min(int(context_length * MAX_CONTEXT_SHARE), MAX_PASSAGE_TOKENS)
         chosen: list[FoundPassage] = []
         for passage in found:

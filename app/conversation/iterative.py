@@ -48,7 +48,7 @@ def generate_iteratively(
     request: GenerationRequest,
     statistics: Statistics,
     stop: Flag,
-    import_path: str = "",
+    import_paths: frozenset[str] = frozenset(),
 ) -> Generator[Event]:
     """Answer `request`, each stride of tokens from the best passage for it.
 
@@ -56,7 +56,7 @@ def generate_iteratively(
     `Speculated` for every stride. Text comes once its passage is confirmed.
 
     Args:
-        import_path: the only import that is searched; empty for all.
+        import_paths: the only imports that are searched; empty for all.
     """
     limit, written = request.end.max_tokens, request.written
     with engine.busy:
@@ -74,7 +74,7 @@ def generate_iteratively(
             written=written,
         )
         stream, finish = TextStream(engine, written, request.end.stop, prompt), ""
-        answer = IterativeAnswer(engine, imports, import_path, statistics, stream)
+        answer = IterativeAnswer(engine, imports, import_paths, statistics, stream)
         with closing(answer.strides(ralm)) as strides:
             for stride in strides:
                 yield from answer.events(stride, ralm.prompt)
@@ -91,7 +91,7 @@ class IterativeAnswer:
         self,
         engine: Engine,
         imports: ImportedTexts,
-        import_path: str,
+        import_paths: frozenset[str],
         statistics: Statistics,
         stream: TextStream,
     ) -> None:
@@ -100,7 +100,7 @@ class IterativeAnswer:
         self._imports = imports
         self._statistics = statistics
         self._figures = RalmStatistics()
-        self._import_path = import_path
+        self._import_paths = import_paths
         self._started = perf_counter()
         self._known: set[int] = set()
         self._stream = stream
@@ -111,8 +111,8 @@ class IterativeAnswer:
         writer = StrideWriter(
             engine.target, engine.drafters, engine.budget, request, across=bool(engine.drafters)
         )
-        base = self._imports.knowledge_base(self._import_path)
-        scheduler = self._imports.stride_scheduler(base, self._import_path)
+        base = self._imports.knowledge_base(self._import_paths)
+        scheduler = self._imports.stride_scheduler(base, self._import_paths)
         return SpeculativeRalm(writer, base, request, scheduler, self._figures).write()
 
     def events(self, stride: ConfirmedStride, prompt: MakePrompt) -> Generator[Event]:
@@ -121,7 +121,7 @@ class IterativeAnswer:
         read = passage is not None and prompt(passage) != prompt(None)
         if passage is not None and read and passage.id not in self._known and stride.steps:
             self._known.add(passage.id)
-            found = self._imports.locate(passage, self._import_path)
+            found = self._imports.locate(passage, self._import_paths)
             if found is not None:
                 self.passages = (*self.passages, found)
                 yield Retrieved(self.passages)

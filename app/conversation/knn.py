@@ -46,20 +46,22 @@ MAX_STRIDE = 16
 """Most tokens drawn before they are verified: the screen does not show them until then."""
 
 
-def imported_states(engine: Engine, imports: ImportedTexts, import_path: str) -> FlatKeys | None:
+def imported_states(
+    engine: Engine, imports: ImportedTexts, import_paths: frozenset[str]
+) -> FlatKeys | None:
     """The states of the imported texts that are encoded; None if none is.
 
     Opens the dense index of `engine` if no drafter has.
 
     Args:
-        import_path: the only import that is used; empty for all.
+        import_paths: the only imports that are used; empty for all.
 
     Raises:
         StoreError: a store cannot be read.
     """
     from datastores.dense.index import DenseIndex
 
-    owners = frozenset(map(owner_of_text, imports.texts(import_path)))
+    owners = frozenset(map(owner_of_text, imports.texts(import_paths)))
     if not owners:
         return None
     if engine.resources.dense is None:

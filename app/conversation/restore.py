@@ -23,6 +23,7 @@ from app.chat_settings import (
     DOCS,
     AnswerEnd,
     answer_end,
+    parse_docs,
     require_docs_mode,
     with_overrides,
 )
@@ -180,9 +181,12 @@ def _chat(record: Any) -> Chat:
 
 
 def _docs(record: Any) -> str:
-    """The mode of imported texts; exports of earlier versions have none."""
+    """The use of imported texts; exports of earlier versions have none."""
     docs = _field({DOCS: "", **record}, DOCS, str)
-    return require_docs_mode(docs, DOCS) if docs else docs
+    if not docs:
+        return docs
+    require_docs_mode(docs.partition(" ")[0], DOCS)
+    return str(parse_docs(docs))
 
 
 def _message(record: Any) -> StoredMessage:

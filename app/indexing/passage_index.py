@@ -66,6 +66,8 @@ class FoundPassage:
         nearness_fit: contribution of embedding similarity to the fit.
         excerpt: the part of the content that is kept; empty for all of it.
         fit: fit of the excerpt; see `AskedQuestion.fit`.
+        import_name: what the person calls the import.
+        kind: of the document, as in `datastores.library.documents`.
     """
 
     import_path: str
@@ -78,6 +80,8 @@ class FoundPassage:
     nearness_fit: float = 0.0
     excerpt: str = ""
     fit: float = 0.0
+    import_name: str = ""
+    kind: str = ""
 
     @property
     def quoted(self) -> str:
@@ -139,7 +143,7 @@ def find(
     passages: PassageStore,
     query: str,
     limit: int,
-    import_path: str = "",
+    import_paths: frozenset[str] = frozenset(),
     *,
     gate: Gate = Gate.ALL,
     chat: Sequence[str] = (),
@@ -150,7 +154,7 @@ def find(
     """The best `limit` passages for `query`, at most `MAX_PER_DOCUMENT` of one document.
 
     Args:
-        import_path: only passages imported from this path; empty for all.
+        import_paths: only passages of these imports; empty for all.
         chat: texts of the chat that may answer the query themselves. Passages that explain its
             words less well are only `LEADING` if they are `RELEVANT`.
         dense: also ranks passages that have a vector by embedding similarity.
@@ -165,8 +169,8 @@ def find(
     """
     retriever = Bm25Retriever(passages)
     texts = (
-        {key for path, key in library.import_texts() if path == import_path}
-        if import_path
+        {key for path, key in library.import_texts() if path in import_paths}
+        if import_paths
         else None
     )
     reranker = Reranker(retriever, translations(), query, texts, model, dense)
@@ -182,7 +186,7 @@ def find(
         limit = min(limit, items or limit)
     found = [
         replace(one, nearness_fit=reranker.nearness_fit(id))
-        for id, one in _selected(library, candidates, limit, import_path)
+        for id, one in _selected(library, candidates, limit, import_paths)
     ]
     if not items:
         return found
@@ -218,14 +222,14 @@ def translations() -> Translations:
 
 
 def _selected(
-    library: Library, ranked: Iterable[ScoredPassage], limit: int, import_path: str
+    library: Library, ranked: Iterable[ScoredPassage], limit: int, import_paths: frozenset[str]
 ) -> Iterator[tuple[int, FoundPassage]]:
     """The first `limit` passages that still exist, at most `MAX_PER_DOCUMENT` of each text, with
     their ids."""
     counts: Counter[bytes] = Counter()
     for scored in ranked:
         passage = scored.passage
-        found = locate(library, scored, import_path)
+        found = locate(library, scored, import_paths)
         if found is None or counts[passage.text] == MAX_PER_DOCUMENT:
             continue
         counts[passage.text] += 1
@@ -234,18 +238,21 @@ def _selected(
             return
 
 
-def locate(library: Library, scored: ScoredPassage, import_path: str = "") -> FoundPassage | None:
+def locate(
+    library: Library, scored: ScoredPassage, import_paths: frozenset[str] = frozenset()
+) -> FoundPassage | None:
     """Where a passage was imported from; None if it no longer exists.
 
     Args:
-        import_path: only this import counts; empty for any.
+        import_paths: only these imports count; empty for any.
 
     Raises:
         StoreError: the library cannot be read.
     """
     passage = scored.passage
-    places = (one for one in library.places(passage.text) if import_path in ("", one.import_path))
-    place = next(places, None)
+    places = library.places(passage.text)
+    chosen = (one for one in places if not import_paths or one.import_path in import_paths)
+    place = next(chosen, None)
     if place is None:
         return None
     return FoundPassage(
@@ -256,6 +263,8 @@ def locate(library: Library, scored: ScoredPassage, import_path: str = "") -> Fo
         passage.part,
         passage.chunk,
         scored.score,
+        import_name=place.import_name,
+        kind=place.kind,
     )
 
 

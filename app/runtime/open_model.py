@@ -74,8 +74,10 @@ def open_model(
     if not config.idle:
         switch_idle(False)
 
-    closing = ExitStack()  # closes all of them even if one fails, the last one first
-    for part in (history, engine, imports, indexer, learner):
+    # Closes all of them even if one fails, the last one first: what the engine still records asks
+    # whether its chat and its documents exist.
+    closing = ExitStack()
+    for part in (history, imports, engine, indexer, learner):
         if part is not None:
             closing.callback(part.close)
 
@@ -112,14 +114,13 @@ def open_for_one_answer(
     locations: Locations,
     history: History,
     docs: str,
-    import_path: str = "",
     stop: Sequence[str] = (),
 ) -> Model:
     """Load the chosen model alone, without drafters that need large libraries.
 
     Args:
-        docs: how imported texts are searched; empty leaves it to the chat and the settings.
-        import_path: the only import that is searched; empty for all.
+        docs: how imported texts are used, a `DocsSetting` as it is stored; empty leaves it to the
+            chat and the settings.
         stop: texts that end the answer, in addition to those of the chat.
     """
     from app.config import load_config
@@ -136,14 +137,13 @@ def open_for_one_answer(
         imports,
         default_docs=config.docs,
         docs=docs,
-        import_path=import_path,
         stop=stop,
     )
 
     def close() -> None:
+        engine.close()  # what it still records asks whether its documents exist
         if imports is not None:
             imports.close()
-        engine.close()
 
     return Model(engine.name, "", assistant, close, engine, engine.path)
 

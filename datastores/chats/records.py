@@ -40,7 +40,7 @@ class Chat:
         sampling: sampling settings that differ from the defaults, by name.
         active: id of the active leaf, whose path is shown; None in an empty chat.
         created, updated: seconds since the epoch.
-        docs: retrieval mode for imported texts; empty for the default.
+        docs: how imported texts are used, and which; empty for the default.
     """
 
     id: int

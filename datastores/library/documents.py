@@ -81,11 +81,17 @@ class FinishFile:
 
 @dataclass(frozen=True, slots=True)
 class DocumentPlace:
-    """A place that a document was imported from: a file, named within its import."""
+    """A place that a document was imported from: a file, named within its import.
+
+    Attributes:
+        kind: of its first part.
+    """
 
     import_path: str
+    import_name: str
     file: str
     title: str
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +100,14 @@ class Import:
 
     Attributes:
         path: its absolute path, which identifies the import.
+        name: what the person calls it; unique.
         files, documents, characters: amounts that are stored.
         kinds: the kinds of its parts, in alphabetical order.
         whole: false if reading a file was interrupted.
     """
 
     path: str
+    name: str
     files: int
     documents: int
     characters: int

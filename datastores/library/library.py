@@ -7,7 +7,8 @@ deleted with the last of them. Drafters use projections of it (see `datastores.c
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from itertools import chain, count
+from pathlib import Path, PurePath
 
 from sqlite_utils import Database
 
@@ -32,7 +33,11 @@ def _imports_and_texts(db: Database) -> None:
     # that holds the work lock deletes and erases.
     db.executescript(
         """
-        CREATE TABLE sources (path TEXT PRIMARY KEY) WITHOUT ROWID;
+        CREATE TABLE sources (
+            path TEXT PRIMARY KEY,
+            name TEXT NOT NULL DEFAULT ''
+        ) WITHOUT ROWID;
+        CREATE UNIQUE INDEX sources_by_name ON sources(name) WHERE name <> '';
         CREATE TABLE files (
             source TEXT NOT NULL REFERENCES sources(path) ON DELETE CASCADE,
             name TEXT NOT NULL,
@@ -75,7 +80,16 @@ def _imports_and_texts(db: Database) -> None:
     )
 
 
-SCHEMA = Schema(1, _imports_and_texts)
+def _name_imports(db: Database) -> None:
+    """Name the imports of earlier versions, which had only paths."""
+    for row in list(db.query("SELECT path FROM sources WHERE name = '' ORDER BY path")):
+        _set_name(db, row["path"], _free_name(db, row["path"]))
+
+
+MAX_NAME = 100
+"""Longest name of an import, in characters."""
+
+SCHEMA = Schema(2, _imports_and_texts, convert=_name_imports)
 
 
 class Library:
@@ -133,6 +147,30 @@ class Library:
                     new.append(entry)
         return new
 
+    def names(self) -> dict[str, str]:
+        """The path of every import → its name, by path."""
+        rows = self.store.rows("SELECT path, name FROM sources ORDER BY path")
+        return {row["path"]: row["name"] for row in rows}
+
+    def rename(self, path: str, name: str) -> str:
+        """Name an import; returns the name as stored.
+
+        Raises:
+            InputError: there is no such import, or the name is empty, too long, or another's.
+        """
+        chosen = " ".join(name.encode("utf-8", "replace").decode().split())
+        if not 0 < len(chosen) <= MAX_NAME:
+            raise InputError(f"the name of an import has 1 to {MAX_NAME} characters")
+        with self.store.writing() as db:
+            names = self.names()
+            if path not in names:
+                raise _not_imported(path)
+            other = next((one for one in names if names[one].casefold() == chosen.casefold()), path)
+            if other != path:
+                raise InputError(f"'{chosen}' is the name of {other}: choose another one")
+            _set_name(db, path, chosen)
+        return chosen
+
     def forget(self, path: str) -> None:
         """Delete an import with the texts that no other import contains. `erase` must follow.
 
@@ -142,7 +180,7 @@ class Library:
         with self.store.writing() as db:
             _delete_documents(db, "source = ?", (path,))
             if not db.conn.execute("DELETE FROM sources WHERE path = ?", (path,)).rowcount:
-                raise InputError(f"{path} is not imported: `specchat imports` lists imports")
+                raise _not_imported(path)
             request_erasure(db)
 
     def forget_files(self, import_path: str, files: Iterable[str]) -> None:
@@ -189,9 +227,12 @@ class Library:
 
     def places(self, digest: bytes) -> list[DocumentPlace]:
         """The places that the text was imported from, sorted by import and file."""
-        sql = "SELECT source, file, title FROM documents WHERE text = ? ORDER BY source, file"
-        rows = self.store.rows(sql, (digest,))
-        return [DocumentPlace(row["source"], row["file"], row["title"]) for row in rows]
+        sql = """
+            SELECT source, name, file, title,
+                (SELECT kind FROM parts WHERE parts.text = documents.text LIMIT 1) AS kind
+            FROM documents JOIN sources ON path = source WHERE text = ? ORDER BY source, file
+        """
+        return [DocumentPlace(*row.values()) for row in self.store.rows(sql, (digest,))]
 
     def texts_in(self, import_path: str, file: str) -> list[bytes]:
         """The digests of the texts of one file, in order; none if it is not imported."""
@@ -206,7 +247,7 @@ class Library:
 
 
 _IMPORTS = """
-    SELECT path,
+    SELECT path, name,
         (SELECT count(*) FROM files WHERE source = path) AS files,
         (SELECT count(*) FROM documents WHERE source = path) AS documents,
         (SELECT coalesce(sum(characters), 0) FROM documents JOIN texts ON digest = text
@@ -238,11 +279,31 @@ def _store_document(db: Database, entry: StoreDocument) -> bool:
 
 def _open_file(db: Database, import_path: str, file: str) -> None:
     """Mark `file` as being read."""
-    db.conn.execute("INSERT OR IGNORE INTO sources VALUES (?)", (import_path,))
+    if not db.conn.execute("SELECT 1 FROM sources WHERE path = ?", (import_path,)).fetchone():
+        row = (import_path, _free_name(db, import_path))
+        db.conn.execute("INSERT INTO sources (path, name) VALUES (?, ?)", row)
     db.conn.execute(
         "INSERT INTO files VALUES (?, ?, '', 0) ON CONFLICT DO UPDATE SET finished = 0",
         (import_path, file),
     )
+
+
+def _free_name(db: Database, path: str) -> str:
+    """A name for the import of `path`: its last component, or as many as no other import has."""
+    taken = {row["name"].casefold() for row in db.query("SELECT name FROM sources")}
+    parts = [part for part in PurePath(path).parts if part.strip("/\\")] or [path]
+    ends = ["/".join(parts[-length:]) for length in range(1, len(parts) + 1)]
+    names = chain(ends, (f"{number} {ends[-1]}" for number in count(2)))
+    short = (" ".join(name.split())[:MAX_NAME] for name in names)
+    return next(name for name in short if name and name.casefold() not in taken)
+
+
+def _set_name(db: Database, path: str, name: str) -> None:
+    db.conn.execute("UPDATE sources SET name = ? WHERE path = ?", (name, path))
+
+
+def _not_imported(path: str) -> InputError:
+    return InputError(f"{path} is not imported: `specchat imports` lists imports")
 
 
 def _store_text(db: Database, digest: bytes, document: Document) -> None:

@@ -10,9 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.chat_settings import (
+    DOCS_MODES,
+    DOCS_OFF,
     MAX_TOKENS,
     SETTING_RANGES,
+    DocsSetting,
     format_sequences,
+    parse_docs,
     parse_sequences,
     with_overrides,
 )
@@ -62,3 +66,32 @@ def test_stop_sequences_are_shown_as_they_can_be_typed(sequences: list[str]) -> 
 def test_invalid_stop_sequences_are_refused(typed: str) -> None:
     with pytest.raises(InputError):
         parse_sequences(typed)
+
+
+@given(
+    st.sampled_from(DOCS_MODES), st.lists(st.text(min_size=1, max_size=8), max_size=4, unique=True)
+)
+def test_a_use_of_imports_is_shown_as_it_can_be_typed(mode: str, names: list[str]) -> None:
+    docs = DocsSetting(mode, tuple(names) if mode != DOCS_OFF else ())
+    assert parse_docs(str(docs)) == docs
+
+
+@pytest.mark.parametrize(
+    ("typed", "docs"),
+    [
+        ("Iterative", DocsSetting("iterative")),
+        ('notes "my work"', DocsSetting("once", ("notes", "my work"))),
+        ("knn notes once", DocsSetting("knn", ("notes", "once"))),
+        ('"off"', DocsSetting("once", ("off",))),
+    ],
+)
+def test_a_use_of_imports_is_a_mode_names_or_both(typed: str, docs: DocsSetting) -> None:
+    assert parse_docs(typed) == docs
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"), [('"notes', "between quotes"), ("off notes", "uses no imports")]
+)
+def test_an_invalid_use_of_imports_is_refused(typed: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        parse_docs(typed)

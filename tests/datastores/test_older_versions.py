@@ -17,6 +17,7 @@ from datastores.chats.search import search
 from datastores.chats.usage import daily_usage
 from datastores.crest.store import CrestStore
 from datastores.dense.store import DenseStore
+from datastores.library.library import Library
 from datastores.passages.chunks import Chunk
 from datastores.passages.store import PassageStore
 from datastores.replay_buffer.states import NO_STATES
@@ -114,6 +115,24 @@ def test_a_history_keeps_its_presets(tmp_path: Path, version: int) -> None:
     path.write_bytes(older_database("history", version))
     with closing(History.open(path)) as history:
         assert Presets(history).all() == [Preset("terse", "Be brief.", {})]
+
+
+def test_a_library_keeps_its_imports_and_names_them(tmp_path: Path) -> None:
+    path = tmp_path / "library.db"
+    path.write_bytes(older_database("library", 1))
+    with closing(Library.open(path)) as library:
+        assert library.store.quarantined is None
+        assert library.names() == {
+            "/home/u/chats.json": "chats.json",
+            "/home/u/notes": "notes",
+            "/work/notes": "work/notes",
+        }
+        assert all(stored.whole for stored in library.imports())
+        (place,) = library.places(library.texts_in("/home/u/chats.json", "chats.json")[0])
+        assert (place.title, place.kind) == ("A walrus", "chats")
+        library.rename("/work/notes", "office")
+    with closing(Library.open(path)) as library:
+        assert library.names()["/work/notes"] == "office"
 
 
 def test_a_replay_buffer_keeps_its_records(tmp_path: Path) -> None:

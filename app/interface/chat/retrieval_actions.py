@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.chat_settings import DOCS_ITERATIVE, DOCS_KNN, DOCS_OFF, DOCS_ONCE, require_docs_mode
+from app.chat_settings import DOCS_ITERATIVE, DOCS_KNN, DOCS_OFF, DOCS_ONCE, parse_docs
 from app.config import load_config
 from app.conversation.citations import Citation
+from app.importing.names import import_names, stored_docs
 from app.interface.chat.conversation import Conversation
 from app.interface.dialogs.cited_passages import CitedPassages
 from app.interface.messages import ChatsChanged
 from app.locations import Locations
+from app.sanitise import one_line
 from datastores.chats.history import History
 from datastores.errors import SpecchatError
 
-ON = "This chat searches your imports for each question."
-REPEATED = "This chat searches your imports repeatedly while it answers."
-WORDED = "This chat answers in the words of your imports."
-OFF = "This chat no longer uses your imports."
+NOTICES = {
+    DOCS_ONCE: "This chat searches {imports} for each question.",
+    DOCS_ITERATIVE: "This chat searches {imports} repeatedly while it answers.",
+    DOCS_KNN: "This chat answers in the words of {imports}.",
+    DOCS_OFF: "This chat no longer uses your imports.",
+}
+EVERY_IMPORT = "your imports"
 NO_CITATIONS = "The last answer uses no passage of your imports."
 
 
@@ -35,17 +40,18 @@ class RetrievalActions:
         chat = self._conversation.chat
         try:
             own = self._conversation.tuning.docs if chat is None else self._history.chat(chat).docs
-            searched = (own or load_config(self._locations.settings).docs) != DOCS_OFF
+            docs = parse_docs(own or load_config(self._locations.settings).docs)
         except SpecchatError as error:
             self._conversation.show_error(error)
             return
-        self.choose(DOCS_OFF if searched else DOCS_ONCE)
+        self.choose(DOCS_ONCE if docs.mode == DOCS_OFF else DOCS_OFF)
 
     def choose(self, typed: str) -> None:
-        """Set how this chat uses the imported texts; `typed` is one of `DOCS_MODES`."""
+        """Set how this chat uses the imported texts, and which of them: see `parse_docs`."""
         chat = self._conversation.chat
         try:
-            docs = require_docs_mode(typed.lower(), "docs")
+            names = import_names(self._locations)
+            docs = stored_docs(typed, names)
         except SpecchatError as error:
             self._conversation.show_error(error)
             return
@@ -54,7 +60,9 @@ class RetrievalActions:
             self._conversation.post_message(ChatsChanged())
         else:
             self._conversation.change_history(lambda history: history.set_docs(chat, docs))
-        notice = {DOCS_OFF: OFF, DOCS_KNN: WORDED, DOCS_ITERATIVE: REPEATED}.get(docs, ON)
+        chosen = parse_docs(docs)
+        used = ", ".join(one_line(names[path]) for path in chosen.imports) or EVERY_IMPORT
+        notice = NOTICES[chosen.mode].format(imports=used)
         self._conversation.notify(notice, markup=False, timeout=4)
 
     def show_last_citations(self) -> None:

@@ -10,6 +10,7 @@ from functools import partial
 
 from app.chat_settings import NEW_SEED, ChatTuning
 from app.config import load_config
+from app.importing.names import import_names
 from app.interface.chat.chat_view import store_tuning
 from app.interface.chat.conversation import Conversation
 from app.interface.dialogs.chat_settings import ChatSettingsForm
@@ -53,6 +54,7 @@ class ChatSettings:
             load_config(self._locations.settings),
             Presets(self._history),
             self._conversation.history_thread,
+            import_names(self._locations),
         )
         self._conversation.app.push_screen(form, lambda chosen: self._keep(chat, chosen))
 

@@ -339,17 +339,17 @@ COMMANDS = (
     Command(
         "texts.list",
         "Imported files",
-        "List or remove imported files",
+        "List, rename or remove imported files",
         lambda screen: screen.text_actions.list_imports(),
         slash="imports",
     ),
     Command(
         "docs",
         "Answer from imports",
-        "Search your imports for each question of this chat, or don't",
+        "Search your imports for each question of this chat, or only some, or none",
         lambda screen: screen.retrieval_actions.toggle(),
         slash="docs",
-        argument="[once|iterative|knn|off]",
+        argument="[once|iterative|knn|off] [IMPORT]…",
         run_with=lambda screen, mode: screen.retrieval_actions.choose(mode),
     ),
     Command(

@@ -23,6 +23,7 @@ from app.chat_settings import (
     parse_setting,
 )
 from app.config import Config
+from app.importing.names import shown_docs, stored_docs
 from app.interface.dialogs.basic import Confirm, InputDialog, notify_error
 from app.interface.dialogs.presets import PresetList
 from app.interface.keymap import keymap_of
@@ -84,6 +85,28 @@ class SettingField(Horizontal):
         hint.set_class(bool(self.error), "-wrong")
 
 
+class DocsField(SettingField):
+    """The use of imports, whose names stand for the paths that are stored."""
+
+    def __init__(self, default: str, names: Mapping[str, str]) -> None:
+        """`names` are those of all imports, by path."""
+        super().__init__(DOCS, default, DOCS_HINT)
+        self._names = names
+
+    def value(self) -> str | None:
+        """The typed value, as it is stored; None for an empty box.
+
+        Raises:
+            InputError: it is not valid, or there is no such import.
+        """
+        typed = self.box.value.strip()
+        return stored_docs(typed, self._names) if typed else None
+
+    def show(self, value: object) -> None:
+        """Put a stored value into the box; empty for the default."""
+        self.box.value = shown_docs(str(value), self._names) if value else ""
+
+
 SETTING_HINTS: Mapping[str, str] = {
     "temperature": "randomness; 0 = always the likeliest word",
     "top_k": "choose among this many words; 0 = all",
@@ -95,7 +118,7 @@ SETTING_HINTS: Mapping[str, str] = {
     MAX_TOKENS: "longest answer",
     STOP: r'end before these: END "two words" "\n\n"',
 }
-DOCS_HINT = "answer from your imports: once, iterative, knn = in their words, off"
+DOCS_HINT = "use of imports: once, iterative, knn or off; then names, to use only these"
 
 KEY_HINT = (
     "{form.keep} Save · {form.presets} Presets · {form.save} Save as preset · {form.close} Cancel"
@@ -127,14 +150,17 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
         config: Config,
         presets: Presets,
         history_thread: HistoryThread,
+        import_names: Mapping[str, str],
     ) -> None:
-        """`defaults` apply to empty fields; presets are saved and deleted on `history_thread`."""
+        """`defaults` apply to empty fields; presets are saved and deleted on `history_thread`;
+        `import_names` are the names of all imports, by path."""
         super().__init__()
         self._tuning = tuning
         self._defaults = defaults
         self._config = config
         self._presets = presets
         self._history_thread = history_thread
+        self._import_names = import_names
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(can_focus=False) as frame:
@@ -145,7 +171,7 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
                 yield SettingField(name, default, SETTING_HINTS[name])
             yield SettingField(MAX_TOKENS, str(self._config.max_tokens), SETTING_HINTS[MAX_TOKENS])
             yield SettingField(STOP, "none", SETTING_HINTS[STOP])
-            yield SettingField(DOCS, self._config.docs, DOCS_HINT)
+            yield DocsField(self._config.docs, self._import_names)
         frame.border_title = "Chat settings"
         frame.border_subtitle = keymap_of(self).fill(KEY_HINT)
 
@@ -217,8 +243,9 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
 
     def _load(self, preset: Preset | None) -> None:
         if preset is not None:
-            typed = next(line.box.value for line in self._fields if line.setting == DOCS)
-            self._show(ChatTuning(preset.system, preset.sampling, typed))
+            typed = self.query_one(DocsField).box.value
+            self._show(ChatTuning(preset.system, preset.sampling))
+            self.query_one(DocsField).box.value = typed
 
     def action_save(self) -> None:
         tuning = self._typed_settings()

@@ -17,13 +17,13 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import OptionList, Static
 
-from app.conversation.citations import Citation, CitedText, read_cited
+from app.conversation.citations import MAX_PLACE, Citation, CitedText, read_cited
 from app.interface.dialogs.basic import ListDialog
 from app.interface.editor import edit
 from app.interface.keymap import keymap_of
 from app.interface.themes import component_color
 from app.locations import Locations
-from app.sanitise import clean, one_line, tilde_path
+from app.sanitise import clean, one_line
 from datastores.errors import SpecchatError
 from datastores.passages.chunks import Chunk
 
@@ -97,7 +97,7 @@ class CitedPassages(ListDialog[None]):
         return self._texts[self._row] if self._texts else None
 
     def _entry(self, index: int) -> Text:
-        return Text(f"[{index + 1}] {tilde_path(self._citations[index].place)}")
+        return Text(f"[{index + 1}] {one_line(self._citations[index].place, MAX_PLACE)}")
 
     def _lines(self, cited: CitedText) -> Iterator[Text]:
         dim, warning = (component_color(self, f"cited--{kind}") for kind in ("dim", "warning"))

@@ -1,4 +1,4 @@
-"""The list of imports, each of which can be imported again, watched or deleted."""
+"""The list of imports, each of which can be imported again, renamed, watched or deleted."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from datetime import datetime
 from typing import ClassVar
 
+from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 from textual import events, work
@@ -16,19 +17,19 @@ from textual.widgets import OptionList, Static
 
 from app.figures import amount
 from app.importing.session import ListedImport
-from app.interface.cells import keep_end
-from app.interface.dialogs.basic import Confirm, ListDialog, list_bindings
+from app.interface.cells import keep_end, keep_start
+from app.interface.dialogs.basic import Confirm, InputDialog, ListDialog, list_bindings
 from app.interface.imports.status import SEPARATOR
 from app.interface.imports.tasks import DeletionTask, ImportTask
 from app.interface.keymap import keymap_of
 from app.interface.themes import component_color
 from app.interface.wording import age
-from app.sanitise import tilde_path
+from app.sanitise import one_line, tilde_path
 from datastores.errors import SpecchatError
 
 KEYS = (
-    "{imports.again} Import again · {imports.watch} Watch · {imports.forget} Remove"
-    " · {imports.close} Close"
+    "{imports.again} Import again · {imports.rename} Rename · {imports.watch} Watch"
+    " · {imports.forget} Remove · {imports.close} Close"
 )
 CLOSES = "{imports.close} Close"
 NOTHING = "No imports. Press {imports.import} to import your files."
@@ -46,6 +47,7 @@ class ImportsScreen(ListDialog[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "again", "Import again", id="imports.again"),
         *list_bindings("imports"),
+        Binding("n", "rename", "Rename it", id="imports.rename"),
         Binding("w", "watch", "Watch it for changes, or stop", id="imports.watch"),
         Binding("delete", "forget", "Delete it completely", id="imports.forget"),
         Binding("f9", "dismiss('')", "Import other files", id="imports.import"),
@@ -110,8 +112,9 @@ class ImportsScreen(ListDialog[str | None]):
         when = (
             age(datetime.fromtimestamp(listed.record.at), datetime.now()) if listed.record else ""
         )
-        path = keep_end(tilde_path(listed.stored.path), width - len(when) - 2)
-        line = Text.assemble((path, Style(bold=True)), no_wrap=True)
+        name = keep_start(one_line(listed.stored.name), width - len(when) - 2)
+        path = keep_end(tilde_path(listed.stored.path), width - len(when) - cell_len(name) - 4)
+        line = Text.assemble((name, Style(bold=True)), (f"  {path}", dim), no_wrap=True)
         line.pad_right(max(1, width - line.cell_len - len(when)))
         line.append(when, dim)
         if listed.stored.path == self._deletion_task.path:
@@ -127,6 +130,24 @@ class ImportsScreen(ListDialog[str | None]):
     def action_again(self) -> None:
         if self._highlighted is not None:
             self.dismiss(self._highlighted.stored.path)
+
+    def action_rename(self) -> None:
+        if self._highlighted is not None:
+            stored = self._highlighted.stored
+
+            def keep(name: str | None) -> None:
+                if name is not None:
+                    self._rename(stored.path, name)
+
+            self.app.push_screen(InputDialog("Rename import", stored.name), keep)
+
+    @work
+    async def _rename(self, path: str, name: str) -> None:
+        try:
+            await asyncio.to_thread(self._deletion_task.rename, path, name)
+        except SpecchatError as error:
+            self.show_error(error)
+        await self._read_imports()
 
     @work
     async def action_watch(self) -> None:
@@ -153,7 +174,7 @@ class ImportsScreen(ListDialog[str | None]):
             reason = BUSY if self._import_task.state.running else AT_ONCE
             self.notify(reason, severity="warning", markup=False)
             return
-        question = f"Remove {tilde_path(stored.path)}: {amount(stored.documents, 'document')}?"
+        question = f"Remove {one_line(stored.name)}: {amount(stored.documents, 'document')}?"
 
         def delete(confirmed: bool | None) -> None:
             if confirmed:

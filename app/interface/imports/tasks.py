@@ -105,7 +105,7 @@ class ImportTask(BackgroundTask):
 
 
 class DeletionTask(BackgroundTask):
-    """Deletes one import at a time from every store.
+    """Lists and renames imports, and deletes one at a time from every store.
 
     Attributes:
         path: the import that is being deleted, or empty.
@@ -136,6 +136,16 @@ class DeletionTask(BackgroundTask):
         engine = self._engine
         tokenizer = engine.vocabulary.fingerprint if engine else ""
         return list_imports(self._locations, token_counts(self._locations, tokenizer))
+
+    def rename(self, path: str, name: str) -> None:
+        """Name an import. Call it in a thread.
+
+        Raises:
+            InputError: the name is another import's, empty or too long.
+            StoreError: it cannot be stored.
+        """
+        with closing(Library.open(self._locations.library)) as library:
+            library.rename(path, name)
 
     def begin(self, path: str) -> None:
         """Delete the import `path` from every store."""

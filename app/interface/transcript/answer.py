@@ -11,7 +11,7 @@ from itertools import groupby
 from rich.segment import Segment
 from rich.text import Text
 
-from app.conversation.citations import Citation
+from app.conversation.citations import MAX_PLACE, Citation
 from app.conversation.statistics import Piece, attributed_pieces
 from app.interface.cells import keep_end, keep_start
 from app.interface.draft_origins import ORIGINS
@@ -27,7 +27,7 @@ from app.interface.transcript.plain_text import (
 from app.interface.transcript.rows import Layout, Row, rows_of
 from app.interface.transcript.styles import Line, Styles
 from app.interface.wording import duration, wrapped
-from app.sanitise import StreamCleaner, clean, tilde_path
+from app.sanitise import StreamCleaner, clean, one_line
 from engines.chat_template.reasoning import ReasoningSplit, split_reasoning
 
 GROWING = ""
@@ -254,8 +254,9 @@ class Answer:
 
 
 def _shortened(cited: Citation, columns: int) -> str:
-    """The place of a citation; a long path keeps its end."""
-    return keep_end(tilde_path(cited.place), columns)
+    """The place of a citation; a long one keeps its end, or the beginning of a chat's title."""
+    place = one_line(cited.place, MAX_PLACE)
+    return keep_start(place, columns) if cited.chat else keep_end(place, columns)
 
 
 def _wrapped(text: str, layout: Layout, kind: str) -> list[Row]:

@@ -379,7 +379,7 @@ def test_imported_texts_answer_and_are_cited(tmp_path: Path) -> None:
     assert ask_json(data, question, "--docs", "off")["citations"] == []
     assert ask_json(data, "Which planet is the largest?")["citations"] == []
     printed = specchat(data, "ask", question, *SHORT)
-    assert printed.stderr.decode().splitlines() == [f"[1] {tmp_path / 'knobctl.md'}:1"]
+    assert printed.stderr.decode().splitlines() == ["[1] knobctl.md:1-7"]
     iterative = ask_json(data, question, "--docs", "iterative")
     assert str(report["text"]).startswith(str(iterative["text"])), "there is one passage"
     figures = iterative["retrieval"]
@@ -419,6 +419,12 @@ def test_one_import_alone_is_searched(tmp_path: Path) -> None:
     cited = ask_json(data, question, "--import", chosen)["citations"]
     assert isinstance(cited, list)
     assert [one["import_path"] for one in cited] == [chosen]
+    both = ["--import", "one.md", "--import", "two.md", "--docs", "iterative"]
+    for options, known in ((["--import", "two.md"], {"two.md"}), (both, {"one.md", "two.md"})):
+        cited = ask_json(data, question, *options)["citations"]
+        assert isinstance(cited, list)
+        assert {one["import_name"] for one in cited} <= known
+        assert cited
     unknown = specchat(data, "ask", question, "--import", "/nowhere", code=1)
     assert b"no import '/nowhere'" in unknown.stderr
     off = specchat(data, "ask", question, "--import", chosen, "--docs", "off", code=1)

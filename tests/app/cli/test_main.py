@@ -215,8 +215,8 @@ def test_a_command_is_found_under_its_former_name_which_no_help_shows(
     [
         (["models", "use"], "--student", "--draft-model", "draft_model"),
         (["bench", "decode"], "--student", "--draft-model", "draft_model"),
-        (["find"], "--source", "--import", "import_path"),
-        (["ask"], "--source", "--import", "import_path"),
+        (["find"], "--source", "--import", "chosen"),
+        (["ask"], "--source", "--import", "chosen"),
     ],
 )
 def test_an_option_is_taken_under_its_former_name_which_no_help_shows(
@@ -233,7 +233,7 @@ def test_an_option_is_taken_under_its_former_name_which_no_help_shows(
         given = command.make_context(
             None, [option, "/a"], parent=context, resilient_parsing=True
         ).params[name]
-        assert str(given) == "/a"
+        assert given in ("/a", Path("/a"), ("/a",))
     helped = command.get_help(click.Context(command, parent=context))
     assert present in helped
     assert former not in helped

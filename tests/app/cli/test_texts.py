@@ -162,7 +162,7 @@ def test_imports_lists_what_was_imported(
     specchat("import", folder)
     capsys.readouterr()
     specchat("imports")
-    assert capsys.readouterr().out.startswith(f"{folder}  (2 documents, ")
+    assert capsys.readouterr().out.startswith(f"notes  {folder}  (2 documents, ")
     specchat("imports", "--json")
     (found,) = json.loads(capsys.readouterr().out)["imports"]
     assert found["path"] == str(folder)
@@ -195,7 +195,7 @@ def test_forget_leaves_no_byte_in_any_file(
             assert SENTENCE.encode() not in content, file
             assert bytes(folder) not in content, file
     specchat("imports")
-    assert capsys.readouterr().out.startswith(f"{kept}  (1 document, ")
+    assert capsys.readouterr().out.startswith(f"kept.md  {kept}  (1 document, ")
 
 
 def test_import_forget_import_is_import(specchat: Specchat, folder: Path, data: Path) -> None:
@@ -232,6 +232,31 @@ def test_forget_takes_the_path_as_it_was_typed(
         assert specchat("import", "notes") == DONE
         assert specchat("forget", name) == DONE
         assert specchat("forget", name) == FAILED
+
+
+def test_an_import_is_named_and_found_by_its_name(
+    specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = folder.parent / "work" / "notes"
+    other.mkdir(parents=True)
+    (other / "c.md").write_text(f"{SENTENCE} too\n")
+    assert specchat("import", folder) == DONE
+    assert specchat("import", other) == DONE
+    capsys.readouterr()
+    specchat("imports")
+    names = [line.partition("  ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert names == ["notes", "work/notes"]
+    assert specchat("import", other, "--name", "office") == DONE
+    assert "named office" in capsys.readouterr().out.splitlines()
+    for chosen, found in ((["office"], 1), (["NOTES"], 1), (["office", folder], 2)):
+        options = [option for name in chosen for option in ("--import", name)]
+        assert specchat("find", "telescopes", *options, "--json") == DONE
+        assert len(json.loads(capsys.readouterr().out)["passages"]) == found
+    assert specchat("import", other, "--name", "notes") == FAILED
+    assert f"'notes' is the name of {folder}" in capsys.readouterr().err
+    assert specchat("import", folder, other, "--name", "both") == FAILED
+    assert specchat("forget", "office") == DONE
+    assert capsys.readouterr().out.startswith(f"removed {other}")
 
 
 @pytest.mark.parametrize("command", ["import", "forget"])

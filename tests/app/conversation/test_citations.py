@@ -22,7 +22,7 @@ from app.indexing.passage_index import FoundPassage, find, open_passages, update
 from app.locations import Locations
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, USER
-from datastores.library.documents import NOTES, Document, Part, StoreDocument
+from datastores.library.documents import CHATS, NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
 
 WALRUS = "# Walrus\n\nThe walrus keeps seventeen brass telescopes."
@@ -58,9 +58,35 @@ def found(locations: Locations, words: str) -> FoundPassage:
 def test_a_citation_leads_back_to_its_passage(locations: Locations) -> None:
     passage = found(locations, "telescopes")
     cited = citation(passage)
-    assert (cited.path, cited.place) == (Path("/notes/zoo.md"), "/notes/zoo.md:1")
+    assert (cited.path, cited.place) == (Path("/notes/zoo.md"), "notes/zoo.md:1-3")
     assert read_cited(locations, [cited]) == [CitedText(passage.chunk)]
     assert stored_citations({CITATIONS_KEY: citation_records([passage])}) == [cited]
+
+
+def test_citations_are_relative_to_their_import(locations: Locations) -> None:
+    with closing(Library.open(locations.library)) as library:
+        chat = (Part(CHATS, "How do I tie knots?", USER), Part(CHATS, "Bowline: first loop", "a"))
+        imported = (
+            ("/home/notes", "bike.md", Document("bike.md", (Part(NOTES, "bowline\nknots"),))),
+            ("/work/notes", "bike.md", Document("bike.md", (Part(NOTES, "bowline knot"),))),
+            ("/home/todo.md", "todo.md", Document("todo.md", (Part(NOTES, "tie a bowline"),))),
+            ("/home/old.md", "old.md", Document("old.md", (Part(NOTES, "bowlines"),))),
+            ("/home/gpt.zip", "conversations.json", Document("Knots (2025-08-12)", chat)),
+        )
+        for import_path, file, document in imported:
+            library.write([StoreDocument(import_path, file, 0, document)])
+        library.rename("/home/old.md", "former")
+        with closing(open_passages(locations)) as passages:
+            list(update(library, passages))
+            places = {citation(one).place for one in find(library, passages, "bowline", 9)}
+    assert places == {
+        "home/notes/bike.md:1-2",
+        "work/notes/bike.md:1",
+        "todo.md:1",
+        "former/old.md:1",
+        "gpt.zip: Knots (2025-08-12), message 2",
+    }
+    assert Citation("/home/notes", "bike.md", 0, 3, 3, "").place == "notes/bike.md:3"
 
 
 def test_after_a_change_what_is_in_its_place_is_shown_as_changed(locations: Locations) -> None:
@@ -100,4 +126,4 @@ def test_exports_name_the_citations(history: History) -> None:
     figures = {CITATIONS_KEY: [record]}
     history.add_message(chat.id, question.id, ASSISTANT, "The walrus.", statistics=figures)
     text = "".join(as_markdown(history, history.chats()))
-    assert text.endswith("The walrus.\n\n1. `/a/'b .md:3`\n\n")
+    assert text.endswith("The walrus.\n\n1. `a/'b .md:3-4`\n\n")

@@ -112,6 +112,8 @@ def test_relevant_passages_precede_the_question_and_are_cited(
             "first_line": 1,
             "last_line": 1,
             "digest": Chunk("", 1, 1, WALRUS).digest.hex(),
+            "import_name": "notes",
+            "chat": "",
         }
     ]
 
@@ -160,6 +162,37 @@ def test_the_command_line_decides_before_the_chat_before_the_settings(
     assert (CITATIONS_KEY in history.thread(chat.id)[-1].statistics) == searched
     unsaved = list(assistant.answer_unsaved(history.chat(chat.id).active, ABOUT_IT))
     assert isinstance(unsaved[0], Retrieved) == searched
+
+
+@pytest.mark.parametrize(
+    ("of_chat", "forced", "files"),
+    [
+        ("once /notes", "", {"walrus.md"}),
+        ("once /zoo /sea", "", {"lynx.md", "seal.md"}),
+        ("once /zoo", "once /sea", {"seal.md"}),
+        ("once /zoo", "once", {"walrus.md", "lynx.md", "seal.md"}),
+        ("once /gone /zoo", "", {"lynx.md"}),
+        ("once /gone", "", set()),
+    ],
+)
+def test_a_chat_searches_the_imports_that_it_chose(
+    tmp_path: Path,
+    history: History,
+    imports: ImportedTexts,
+    of_chat: str,
+    forced: str,
+    files: set[str],
+) -> None:
+    for import_path, name in (("/zoo", "lynx.md"), ("/sea", "seal.md")):
+        document = Document(name, (Part(NOTES, f"{WALRUS} So says {name}."),))
+        imports._library.write([StoreDocument(import_path, name, 0, document)])
+    list(update(imports._library, imports._passages))
+    chat = history.create_chat(docs=of_chat)
+    engine = scripted_engine(tmp_path, context_length=2048)
+    assistant = Assistant(engine, history, imports, docs=forced)
+    first, *_ = assistant.answer(chat.id, None, ABOUT_IT)
+    assert isinstance(first, Retrieved)
+    assert {passage.file for passage in first.passages} == files
 
 
 def test_where_nothing_is_imported_nothing_is_searched(tmp_path: Path, history: History) -> None:

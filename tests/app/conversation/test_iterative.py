@@ -143,7 +143,7 @@ def test_only_the_chosen_import_is_searched(
     index(imports)
     chat = history.create_chat()
     engine = scripted_engine(tmp_path)
-    assistant = Assistant(engine, history, imports, docs="iterative", import_path="/seals")
+    assistant = Assistant(engine, history, imports, docs="iterative /seals")
     events = list(assistant.answer(chat.id, None, "Which telescopes does the walrus keep?"))
     found = {one.file for event in events if isinstance(event, Retrieved) for one in event.passages}
     assert found == {"seal.md"}
@@ -163,13 +163,14 @@ def test_words_search_again_where_only_the_built_in_model_embeds(
 def test_answers_from_the_same_passages_share_what_they_learn_of_strides(
     tmp_path: Path, imports: ImportedTexts
 ) -> None:
-    def learned(import_path: str) -> float:
-        base = imports.knowledge_base(import_path)
-        return imports.stride_scheduler(base, import_path).accuracy
+    def learned(*import_paths: str) -> float:
+        chosen = frozenset(import_paths)
+        base = imports.knowledge_base(chosen)
+        return imports.stride_scheduler(base, chosen).accuracy
 
-    before = learned("")
+    before = learned()
     list(generate(scripted_engine(tmp_path), imports, Sampling(0.0)))
-    assert learned("") != before
+    assert learned() != before
     assert learned("/notes") == before, "another base is searched in another time"
 
 

@@ -73,7 +73,7 @@ def answer(
     engine: Engine, history: History, imports: ImportedTexts, docs: str, import_path: str = ""
 ) -> list[Event]:
     chat = history.create_chat()
-    assistant = Assistant(engine, history, imports, docs=docs, import_path=import_path)
+    assistant = Assistant(engine, history, imports, docs=f"{docs} {import_path}")
     return list(assistant.answer(chat.id, None, QUESTION))
 
 

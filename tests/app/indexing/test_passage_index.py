@@ -109,7 +109,9 @@ def test_one_import_is_searched_alone(library: Library, passages: PassageStore) 
     put(library, "/a", "1.md", "walrus")
     put(library, "/b", "1.md", "a walrus and more")
     updated(library, passages)
-    assert [one.import_path for one in find(library, passages, "walrus", 5, "/b")] == ["/b"]
+    assert [one.import_path for one in find(library, passages, "walrus", 5, frozenset({"/b"}))] == [
+        "/b"
+    ]
 
 
 def test_items_of_lists_are_excerpted_and_still_lead_back(

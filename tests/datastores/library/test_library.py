@@ -78,6 +78,51 @@ def test_imports_are_listed_with_what_they_hold(library: Library) -> None:
     assert listed == [("/a", 1, 1, 1, ("chats",)), ("/b", 1, 1, 5, ("notes",))]
 
 
+def test_imports_get_names_of_their_own(library: Library) -> None:
+    paths = ("/home/notes", "/work/notes", "/play/work/notes", "/", "/a  b/c\td")
+    for path in paths:
+        _store(library, path, path)
+    names = ("notes", "work/notes", "play/work/notes", "/", "c d")
+    assert library.names() == dict(zip(paths, names, strict=True))
+    assert [one.name for one in library.imports()] == [
+        library.names()[one] for one in sorted(paths)
+    ]
+    assert library.rename("/home/notes", "  my \n notes ") == "my notes"
+    _store(library, "/other/notes", "other")
+    assert library.names()["/other/notes"] == "notes"
+    _store(library, "/home/notes", "changed")
+    assert library.names()["/home/notes"] == "my notes"
+    assert {place.import_name for place in library.places(_page("changed").digest)} == {"my notes"}
+
+
+def test_every_import_finds_a_free_name(library: Library) -> None:
+    _store(library, "/a", "a")
+    library.rename("/a", "b")
+    _store(library, "/b", "b")
+    assert library.names()["/b"] == "2 b"
+    library.rename("/b", "2 B")  # its own name in other letters
+    assert library.names() == {"/a": "b", "/b": "2 B"}
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "said"),
+    [
+        ("/a", " ", "1 to 100 characters"),
+        ("/a", "x" * 101, "1 to 100 characters"),
+        ("/a", "B", "'B' is the name of /b"),
+        ("/c", "c", "/c is not imported"),
+    ],
+)
+def test_a_name_that_cannot_be_given_is_refused(
+    library: Library, path: str, name: str, said: str
+) -> None:
+    _store(library, "/a", "a")
+    _store(library, "/b", "b")
+    with pytest.raises(InputError, match=said):
+        library.rename(path, name)
+    assert library.names() == {"/a": "a", "/b": "b"}
+
+
 def test_a_shared_text_stays_until_the_last_import_that_holds_it(library: Library) -> None:
     _store(library, "a", "shared", "only in a")
     _store(library, "b", "shared")

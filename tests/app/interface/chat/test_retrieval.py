@@ -13,8 +13,9 @@ from textual.widgets import OptionList, Static
 from app.conversation.citations import NO_PASSAGE, PASSAGE_TOO_LONG, citation
 from app.indexing.passage_index import FoundPassage, find, open_passages, update
 from app.interface.chat import event_stream
-from app.interface.chat.retrieval_actions import NO_CITATIONS, OFF, ON, WORDED
+from app.interface.chat.retrieval_actions import EVERY_IMPORT, NO_CITATIONS, NOTICES
 from app.interface.dialogs import cited_passages
+from app.interface.dialogs.chat_settings import ChatSettingsForm, DocsField
 from app.interface.dialogs.cited_passages import CHANGED, GONE, CitedPassages
 from app.interface.transcript.answer import NOT_ENCODED, Answer
 from app.interface.transcript.answer import WORDED as WORDED_LINE
@@ -91,13 +92,13 @@ async def test_an_answer_shows_its_citations_also_when_reopened(stage: Make) -> 
         await ready(pilot, made)
         await ask(pilot, made, "How many telescopes?")
         lines = shown(made)
-        assert "[1] /notes/walrus.md:1" in lines
-        assert "[2] /notes/␛[31mred.md:1" in lines
+        assert "[1] notes/walrus.md:1-4" in lines
+        assert "[2] notes/␛[31mred.md:1" in lines
         chat = made.conversation.chat
         made.conversation.open(None)
         made.conversation.open(chat)
         await pilot.pause()
-        assert "[1] /notes/walrus.md:1" in shown(made)
+        assert "[1] notes/walrus.md:1-4" in shown(made)
 
 
 async def test_an_answer_in_the_words_of_imports_says_so_also_when_reopened(stage: Make) -> None:
@@ -217,15 +218,38 @@ async def test_retrieval_is_switched_before_and_after_a_chat_is_stored(
         assert [chat.docs for chat in history.chats()] == ["off"]
         made.app.chat_screen.action_command("docs")
         await until(pilot, lambda: history.chats()[0].docs == "once")
-        assert notices(made) == [OFF, ON]
+        assert notices(made) == [NOTICES["off"], NOTICES["once"].format(imports=EVERY_IMPORT)]
         made.app.chat_screen.retrieval_actions.choose("Off")
         await until(pilot, lambda: history.chats()[0].docs == "off")
         made.app.chat_screen.retrieval_actions.choose("later")
-        refusal = "Docs must be once, iterative, knn or off, not 'later'"
+        refusal = "No import 'later': choose from once, iterative, knn, off"
         await until(pilot, lambda: refusal in notices(made))
         made.app.chat_screen.retrieval_actions.choose("knn")
         await until(pilot, lambda: history.chats()[0].docs == "knn")
-        assert notices(made)[-1] == WORDED
+        assert notices(made)[-1] == NOTICES["knn"].format(imports=EVERY_IMPORT)
+
+
+async def test_a_chat_chooses_among_imports_by_name(stage: Make, history: History) -> None:
+    made = stage()
+    put(made.locations, "walrus.md", WALRUS)
+    with closing(Library.open(made.locations.library)) as library:
+        library.rename("/notes", "my notes")
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot, made)
+        await ask(pilot, made, "first")
+        await pilot.press(*'/docs iterative "My notes"', "enter")
+        await until(pilot, lambda: history.chats()[0].docs == "iterative /notes")
+        assert notices(made) == ["This chat searches my notes repeatedly while it answers."]
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: isinstance(made.app.screen, ChatSettingsForm))
+        field = made.app.screen.query_one(DocsField)
+        assert field.box.value == 'iterative "my notes"'
+        field.box.value = "their notes"
+        await pilot.press("ctrl+s")
+        assert "no import 'their': choose from" in field.error
+        field.box.value = '"my notes"'
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: history.chats()[0].docs == "once /notes")
 
 
 def test_citations_are_shown_at_the_end_of_the_answer() -> None:

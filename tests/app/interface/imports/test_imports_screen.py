@@ -11,7 +11,7 @@ from textual.widgets import Input, OptionList, Static
 
 from app.importing.session import read_imports, record_imports
 from app.indexing.corpus_index import forget_removed_texts, open_index
-from app.interface.dialogs.basic import Confirm
+from app.interface.dialogs.basic import Confirm, InputDialog
 from app.interface.imports.import_screen import ImportScreen
 from app.interface.imports.imports_screen import AT_ONCE, BUSY, ImportsScreen
 from datastores.errors import StoreError
@@ -59,9 +59,28 @@ async def test_imports_are_listed_with_what_is_in_them(stage: Make) -> None:
     async with made.app.run_test(size=(80, 24)) as pilot:
         await _list(pilot, made, 2)
         first, second = _lines(made)
-        assert first.startswith("/a ")
+        assert first.startswith("a  /a ")
         assert "2 documents · about 110 tokens · notes" in first
         assert "/b␛[2J" in second
+
+
+async def test_an_import_is_renamed_to_a_name_of_its_own(stage: Make) -> None:
+    made = stage()
+    _import(made, "/home/notes", "abc")
+    _import(made, "/work/notes", "def")
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await _list(pilot, made, 2)
+        await pilot.press("down", "n")
+        await until(pilot, lambda: isinstance(made.app.screen, InputDialog))
+        await pilot.press(*"2", "enter")
+        await until(pilot, lambda: _lines(made)[1].startswith("work/notes2  /work/notes "))
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(made.app.screen, InputDialog))
+        made.app.screen.query_one(Input).value = "Notes"
+        await pilot.press("enter")
+        await until(pilot, lambda: notices(made) != [])
+        assert notices(made) == ["'Notes' is the name of /home/notes: choose another one"]
+        assert _lines(made)[1].startswith("work/notes2 ")
 
 
 def test_tokens_are_exact_where_the_text_is_tokenized(stage: Make) -> None:
