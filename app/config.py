@@ -36,10 +36,11 @@ NOTIFICATIONS = (NOTIFY_OFF, BELL, OSC_9, OSC_777)
 FORMER_SETTINGS = {"student": "draft_model"}
 """Former → present names of settings; the file is updated when a setting is written."""
 
-BYTES = ("crest.max_bytes", "chat_states.max_bytes")
+BYTES = ("crest.max_bytes", "chat_states.max_bytes", "programs.max_bytes")
 LEAST = {
     **dict.fromkeys(("context", "max_tokens", "crest.max_bytes"), 1),
-    **dict.fromkeys(("threads", "learn_after", "notify_after", "chat_states.max_bytes"), 0),
+    **dict.fromkeys(("threads", "learn_after", "notify_after"), 0),
+    **dict.fromkeys(("chat_states.max_bytes", "programs.max_bytes"), 0),
 }
 """Minimum of each setting that is a count."""
 
@@ -91,9 +92,18 @@ class ChatStatesConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramsConfig:
+    """Answers to programs, which ask through `specchat serve`."""
+
+    max_bytes: int = 64 * 2**20
+    """Maximum size in bytes of the answers that are kept, to draft and learn from; the oldest are
+    dropped first; 0 = keep none. A request with `store: false` is never kept."""
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
-    """All settings. In the file, `keys`, `crest`, `chat_states` and `sampling` are tables; the
-    others are at the top."""
+    """All settings. In the file, `keys`, `crest`, `chat_states`, `programs` and `sampling` are
+    tables; the others are at the top."""
 
     model: str = ""
     """Model to use: a name that `specchat models` lists, a file or a folder; empty = the
@@ -155,6 +165,9 @@ class Config:
 
     chat_states: ChatStatesConfig = field(default_factory=ChatStatesConfig)
     """Saved model state of your latest long chats, so that they reopen without being read again."""
+
+    programs: ProgramsConfig = field(default_factory=ProgramsConfig)
+    """Answers to programs, which ask through `specchat serve`."""
 
     sampling: Sampling = field(default_factory=lambda: Sampling(seed=NEW_SEED))
     """Sampling settings. temperature = 0 always takes the likeliest word; seed = -1 uses a new seed

@@ -10,7 +10,6 @@ from app.config import Options
 from app.locations import locate
 from app.sanitise import one_line
 from app.serve.run import model_thread, served
-from datastores.errors import SpecchatError
 
 LOOPBACK = "127.0.0.1"
 PORT = 8137
@@ -39,15 +38,17 @@ def serve(options: Options, host: str, port: int) -> None:
 
     Clients need the base URL and the token that are printed. Ctrl-C stops.
     """
-    locations, errors = locate(options.data_dir), list[SpecchatError]()
+    locations = locate(options.data_dir)
     with (
         open_history(locations) as history,
-        served(model_thread(options, locations, history, errors), locations, host, port) as model,
+        served(model_thread(options, locations, history, _warn), locations, host, port) as model,
     ):
         click.echo(f"Serving {one_line(model.engine.name)} at {model.url}")
         click.echo(f"export OPENAI_BASE_URL={model.url} OPENAI_API_KEY=$(cat '{locations.token}')")
         for restriction in model.engine.restrictions:
-            click.echo(one_line(restriction, MAX_LINE_CHARACTERS), err=True)
+            _warn(restriction)
         model.run()
-    for message in dict.fromkeys(map(str, errors)):
-        click.echo(one_line(message, MAX_LINE_CHARACTERS), err=True)
+
+
+def _warn(problem: object) -> None:
+    click.echo(one_line(str(problem), MAX_LINE_CHARACTERS), err=True)

@@ -27,8 +27,9 @@ from app.importing.session import ListedImport, import_into, list_imports, read_
 from app.indexing.passage_index import FoundPassage, Gate, open_passages, update
 from app.indexing.passage_index import find as find_passages
 from app.locations import Locations, locate
-from app.runtime.deletion import forget_import
+from app.runtime.deletion import delete_program_answers, forget_import
 from app.sanitise import clean, one_line
+from datastores.chats.records import PROGRAMS
 from datastores.errors import InputError, ModelError
 
 MAX_NAMES = 10
@@ -195,17 +196,22 @@ def _report_json(report: ImportReport, tokens: int | None) -> str:
 @json_option
 @click.pass_obj
 def imports(options: Options, as_json: bool) -> None:
-    """List imports: name and path, either of which other commands take."""
+    """List imports: name and path, either of which other commands take; and answers to programs."""
     locations = locate(options.data_dir)
-    with open_library(locations):
-        found = list_imports(locations, {})
+    with open_library(locations), stores.open_history(locations) as chats:
+        found, programs = list_imports(locations, {}), chats.program_answers()
     if as_json:
-        click.echo(json.dumps({"imports": [_import_json(one) for one in found]}))
+        listed = [_import_json(one) for one in found]
+        click.echo(json.dumps({"imports": listed, PROGRAMS: asdict(programs)}))
         return
-    if not found:
+    if not found and not programs.answers:
         click.echo(NO_IMPORTS, err=True)
     for one in found:
         click.echo(line(one))
+    if programs.answers:
+        answers = amount(programs.answers, "answer")
+        characters = amount(programs.characters, "character")
+        click.echo(f"{answers} to programs, {characters} (`specchat forget --programs`)")
 
 
 def line(one: ListedImport) -> str:
@@ -230,15 +236,25 @@ def _import_json(one: ListedImport) -> dict[str, object]:
 
 
 @click.command()
-@click.argument("import_path", metavar="IMPORT")
+@click.argument("import_path", metavar="IMPORT", required=False)
+@click.option("--programs", is_flag=True, help="Remove all answers to programs instead.")
 @click.pass_obj
-def forget(options: Options, import_path: str) -> None:
+def forget(options: Options, import_path: str | None, programs: bool) -> None:
     """Remove an IMPORT, by its name or by the path it was imported from.
 
     No trace remains in specchat's files, except in chats, whose answers keep the paths they cite,
     and of texts that another import also has.
     """
     locations = locate(options.data_dir)
+    if (import_path is None) != programs:
+        raise click.UsageError("give either an IMPORT or --programs")
+    if import_path is None:
+        with stores.open_history(locations) as chats:
+            answers = chats.program_answers().answers
+            delete_program_answers(chats, locations)
+        click.echo(f"removed {amount(answers, 'answer')} to programs")
+        _indexed(options, locations, StatusLine())
+        return
     with open_library(locations) as library, stores.open_history(locations) as chats:
         path = path_of(import_path, library.names())
         [gone] = [one for one in library.imports() if one.path == path]

@@ -1,35 +1,44 @@
 """Answers to programs: a whole conversation or a text in, events out.
 
-A program sends all of its conversation with each request, so nothing here is looked up in the
-history. The KV cache keeps several conversations: one that another interrupts is parked, and read
-again only where it is new.
+The rules are those of a chat: nothing is drafted from, or learned from, a private conversation, one
+with a secret, or a loop. Unlike in a chat nothing of a conversation is left out, and an answer that
+its program did not wait for is not kept.
+
+The KV cache keeps several conversations: one that another interrupts is parked, and is read again
+only where it is new.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from threading import Event as Flag
 from typing import Any
 
 from app.conversation.context_window import overflow
-from app.conversation.events import Event
-from app.conversation.generation import GenerationRequest, generate
+from app.conversation.events import Event, Finished, Wrote
+from app.conversation.generation import FINISH_INTERRUPTED, GenerationRequest, generate
 from app.conversation.privacy import ChatIsolation
+from app.conversation.program_history import (
+    ProgramHistory,
+    StoredAnswer,
+    conversation_keys,
+)
 from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
+from datastores.chats import records
 from datastores.chats.history import History
+from datastores.chats.usage import MODEL_KEY
 from datastores.errors import InputError, ModelError
-from datastores.tokens import common_prefix
-from engines.chat_template.prompt_builder import Message, Tool
-from engines.chat_template.tool_calls import MARKS
+from datastores.redaction import redact
+from engines.chat_template.prompt_builder import Message, Tool, ToolCall
+from engines.chat_template.reasoning import split_reasoning
+from engines.chat_template.tool_calls import MARKS, CallStream, names_of
 from engines.target import ParkingTarget
 
 REQUESTED = "the request"
 """What sampling settings belong to, in errors."""
-GENERATION_PROMPT = 24
-"""Tokens at the end of a prompt that its continuation may not repeat: templates put something else
-before a finished answer than before a new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +51,8 @@ class ProgramRequest:
         tools: those that the model may call.
         sampling: settings that differ from the defaults, with `MAX_TOKENS`.
         stop: texts that end the answer.
-        logits: whether every step has the logits of its tokens.
-        store: whether the answer may be kept to draft and learn from; None for the setting.
+        logits: whether every step has the logits of its tokens; nothing is then learned from them.
+        store: whether the answer may be kept, if the settings allow it.
     """
 
     messages: Sequence[Message] = ()
@@ -52,44 +61,93 @@ class ProgramRequest:
     sampling: Mapping[str, Any] = field(default_factory=dict)
     stop: tuple[str, ...] = ()
     logits: bool = False
-    store: bool | None = None
+    store: bool = True
+
+    @property
+    def thread(self) -> Sequence[Message]:
+        """The messages, or the text as one."""
+        return self.messages or [Message(records.USER, self.text)]
+
+
+@dataclass(slots=True)
+class _Given:
+    """An answer while it is generated: its text, its token ids and why it ended."""
+
+    statistics: Statistics
+    text: str = ""
+    tokens: list[int] = field(default_factory=list)
+    finish: str = FINISH_INTERRUPTED
+
+    def stored(self, engine: Engine, generation: GenerationRequest) -> StoredAnswer:
+        """The answer as it is stored."""
+        seed = {"seed": generation.sampling.seed, MODEL_KEY: engine.name}
+        return StoredAnswer(
+            self.text,
+            self.tokens,
+            engine.target.fingerprint,
+            engine.vocabulary.fingerprint,
+            self.finish,
+            {**self.statistics.figures(), **seed},
+        )
 
 
 class ProgramAnswers:
-    """Answers programs with one loaded model, one at a time, on the model's thread."""
+    """Answers programs with one loaded model, one at a time, on the model's thread.
 
-    def __init__(self, engine: Engine, history: History) -> None:
+    Attributes:
+        kept: the answers that are kept.
+    """
+
+    def __init__(self, engine: Engine, history: History, max_bytes: int) -> None:
+        """Keep at most `max_bytes` of answers in `history`; none for 0."""
         self.engine = engine
+        self.kept = ProgramHistory(history, max_bytes)
+        self._history = history
         self._isolation = ChatIsolation(engine, history.name)
-        self._prompt: Sequence[int] = ()  # of the answer before
+        self._cached = b""  # the key of the cached conversation; empty for a text
 
     def answer(self, request: ProgramRequest, stop: Flag) -> Generator[Event]:
         """Answer `request`; ends with `Finished`. Setting `stop` ends it at the next step.
 
         Raises:
-            InputError: a setting is invalid, the model cannot call tools,
-                or its chat template refuses the conversation.
+            InputError: a setting is invalid, the model cannot call tools, or its chat template
+                refuses the conversation.
             ContextOverflowError: the prompt does not fit; nothing of it is left out.
         """
-        prompt = self._render(request)
-        chat = request.text == ""
-        stops = (*request.stop, *(self.engine.stop if chat else ()))
-        generation = GenerationRequest(
-            request.messages,
-            self.engine.defaults.draw(request.sampling, REQUESTED),
-            self.engine.defaults.end(request.sampling, stops, REQUESTED),
-            prompt=prompt,
+        generation = self._generation(request)
+        self._park(request)
+        chat = self._chat(request)
+        engine = self._engine(request, chat)
+        given = _Given(Statistics())
+        try:
+            with closing(generate(engine, generation, given.statistics, stop)) as events:
+                for event in events:
+                    if isinstance(event, Wrote):
+                        given.text += "".join(piece.text for piece in event.pieces)
+                        given.tokens += event.step.tokens
+                    elif isinstance(event, Finished):
+                        given.finish = event.finish
+                    yield event
+        finally:
+            self._end(request, generation, chat, engine, given)
+
+    def _generation(self, request: ProgramRequest) -> GenerationRequest:
+        defaults = self.engine.defaults
+        stop = (*request.stop, *(self.engine.stop if request.messages else ()))
+        messages = self.kept.recognised(request.messages)
+        return GenerationRequest(
+            messages,
+            defaults.draw(request.sampling, REQUESTED),
+            defaults.end(request.sampling, stop, REQUESTED),
+            prompt=self._render(messages, request),
             marks=MARKS if request.tools else (),
             logits=request.logits,
         )
-        self._park(prompt)
-        engine = self._isolation.unsaved_engine()
-        yield from generate(engine, generation, Statistics(), stop)
 
-    def _render(self, request: ProgramRequest) -> list[int]:
-        if request.messages:
+    def _render(self, messages: Sequence[Message], request: ProgramRequest) -> list[int]:
+        if messages:
             try:
-                prompt = self.engine.render(request.messages, request.tools)
+                prompt = self.engine.render(messages, request.tools)
             except ModelError as error:  # this conversation's: others may be rendered
                 raise InputError(str(error)) from error
         else:
@@ -98,11 +156,75 @@ class ProgramAnswers:
             raise overflow(self.engine, len(prompt))
         return prompt
 
-    def _park(self, prompt: Sequence[int]) -> None:
-        """Park the cached text unless `prompt` continues it."""
-        continued = common_prefix(self._prompt, prompt)
-        target = self.engine.target
-        if isinstance(target, ParkingTarget) and continued + GENERATION_PROMPT < len(self._prompt):
+    def _park(self, request: ProgramRequest) -> None:
+        """Park the cached conversation unless `request` continues it. Texts are not parked: an
+        editor sends many that differ."""
+        keys, target = conversation_keys(request.messages), self.engine.target
+        if self._cached and self._cached not in keys and isinstance(target, ParkingTarget):
             with self.engine.busy:
                 target.park()
-        self._prompt = prompt
+        self._cached = keys[-1] if keys else b""
+
+    def _chat(self, request: ProgramRequest) -> records.Chat | None:
+        """Where the answer will be stored; None for nowhere."""
+        if not request.store or not self.kept.max_bytes:
+            return None
+        return self.kept.chat_of(request.messages)
+
+    def _engine(self, request: ProgramRequest, chat: records.Chat | None) -> Engine:
+        if chat is None:
+            return self._isolation.unsaved_engine()
+        texts = (one.content for one in request.thread)
+        engine = self._isolation.engine(chat, texts)
+        return replace(engine, observers=[]) if request.logits else engine
+
+    def _end(
+        self,
+        request: ProgramRequest,
+        generation: GenerationRequest,
+        chat: records.Chat | None,
+        engine: Engine,
+        given: _Given,
+    ) -> None:
+        """Store a finished answer in `chat`, and recognise it from now on."""
+        finished = given.finish != FINISH_INTERRUPTED and bool(given.text)
+        if generation.end.stop and not engine.vocabulary.stops.intersection(given.tokens[-1:]):
+            given.tokens = []  # they have a part of the stop sequence, which the text has not
+        if chat is not None and _has_secret(request, given):
+            chat = None
+        if chat is not None:
+            with engine.resources.collecting_errors():  # the program has its answer
+                if finished:
+                    self.kept.store(chat, given.stored(engine, generation))
+                self._record(request, chat, engine, given)
+        if request.messages and finished:
+            self._remember(request, chat, given)
+
+    def _remember(self, request: ProgramRequest, chat: records.Chat | None, given: _Given) -> None:
+        split = split_reasoning(given.text)
+        stream = CallStream(names_of(request.tools))
+        content = stream.append(split.answer, last=True) if request.tools else split.answer
+        calls = tuple(ToolCall("", call.name, call.arguments) for call in stream.calls)
+        answer = Message(records.ASSISTANT, content, calls=calls)
+        tokens = [] if split.marked else given.tokens
+        self.kept.remember(request.messages, answer, split.answer, tokens, chat)
+
+    def _record(
+        self, request: ProgramRequest, chat: records.Chat, engine: Engine, given: _Given
+    ) -> None:
+        """Have the answer drafted and learned from; an unfinished one is forgotten."""
+        number = chat.id
+        self._isolation.answered(
+            chat,
+            engine,
+            request.thread,
+            given.text,
+            len(self.engine.target.tokens),
+            lambda: any(one.id == number for one in self._history.all_chats()),
+            looped=given.finish in (records.LOOPED, FINISH_INTERRUPTED),
+        )
+
+
+def _has_secret(request: ProgramRequest, given: _Given) -> bool:
+    texts = (given.text, *(message.content for message in request.thread))
+    return any(redact(text)[1] for text in texts)

@@ -68,6 +68,22 @@ def make_private(
     _erase(history, locations, chat, engine)
 
 
+def delete_program_answers(
+    history: History, locations: Locations, engine: Engine | None = None, keep_bytes: int = 0
+) -> None:
+    """Delete answers to programs from every store, the oldest first, down to `keep_bytes`.
+
+    Raises:
+        StoreError: as for `delete_chat`.
+    """
+    gone = history.delete_program_answers(keep_bytes)
+    with ExitStack() as steps:
+        steps.callback(erase_deleted, history, locations)
+        if engine is not None:
+            for chat in gone:
+                steps.callback(forget_loaded, engine, owner_of_chat(history.name, chat))
+
+
 def forget_import(
     library: Library,
     history: History,
@@ -165,7 +181,8 @@ def _erase_records(locations: Locations, history: History) -> None:
 
 
 def _offered_chats(history: History) -> set[str]:
-    return {owner_of_chat(history.name, chat.id) for chat in history.chats() if not chat.private}
+    chats = (chat for chat in history.all_chats() if not chat.private)
+    return {owner_of_chat(history.name, chat.id) for chat in chats}
 
 
 def _imported_texts(locations: Locations) -> set[str]:

@@ -19,7 +19,7 @@ from app.engine.engine import Engine
 from app.indexing.corpus_index import TOKENS_FILE
 from app.locations import Locations
 from datastores.chats.history import History
-from datastores.chats.records import LOOPED, Chat
+from datastores.chats.records import LOOPED, PERSON, Chat
 from datastores.corpus import is_message
 from datastores.dense.index import DenseIndex
 from datastores.dense.worker import DenseWorker
@@ -149,7 +149,7 @@ def _update_chats(
 ) -> Generator[EncodingProgress | None]:
     """Add chats that the index lacks, and forget those that are gone."""
     known = yield from waited(worker.request(partial(_owners, prefix=CHAT_PREFIX)), None)
-    chats = [chat for chat in history.chats() if not chat.private]
+    chats = [chat for chat in history.all_chats() if not chat.private]
     offered = {owner_of_chat(history.name, chat.id): chat for chat in chats}
     for owner in known - offered.keys():
         yield from waited(worker.request(partial(DenseIndex.forget, owner=owner)), None)
@@ -161,7 +161,10 @@ def _update_chats(
 
 
 def _tokens_of(engine: Engine, history: History, chat: Chat) -> list[int]:
-    """A chat as the model sees it; nothing if it holds a secret or a loop."""
+    """A chat as the model sees it; nothing if it holds a secret or a loop, or is a program's, of
+    which the questions are not stored."""
+    if chat.origin != PERSON:
+        return []
     thread = history.path(chat.active) if chat.active is not None else []
     texts = [chat.system, *(message.content for message in thread)]
     if not thread or any(redact(text)[1] for text in texts):

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import CancelledError, Future
 from threading import Event as Flag
 from time import monotonic
 
 from app.conversation.events import Event
 from app.conversation.programs import ProgramAnswers, ProgramRequest
+from app.engine.engine import Engine
 from app.runtime.model_thread import ModelThread
 from app.serve.errors import RequestError
 
@@ -35,8 +36,15 @@ class Answering:
         active: number of requests that wait or are being answered.
     """
 
-    def __init__(self, model_thread: ModelThread, answers: ProgramAnswers) -> None:
+    def __init__(
+        self,
+        model_thread: ModelThread,
+        answers: ProgramAnswers,
+        prune: Callable[[Engine | None], None],
+    ) -> None:
+        """`prune` is called between two answers when more are kept than may be."""
         self.active = 0
+        self._prune = prune
         self._model_thread = model_thread
         self._answers = answers
         self._seconds: deque[float] = deque(maxlen=TIMED_ANSWERS)
@@ -77,6 +85,8 @@ class Answering:
         self.active -= 1
         self._seconds.append(monotonic() - began)
         events.put_nowait(None)
+        if self._answers.kept.excess > 0:
+            self._model_thread.between_answers(self._prune)
 
     def _too_many(self) -> RequestError:
         """The refusal of a request; a program that waits that long probably gets an answer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -55,7 +55,7 @@ def chat_request(body: ChatRequest) -> ProgramRequest:
         sampling=sampling,
         stop=_stop(body),
         logits=bool(body.logprobs),
-        store=body.store,
+        store=body.store is not False,
     )
 
 
@@ -72,7 +72,7 @@ def completion_request(body: CompletionRequest) -> ProgramRequest:
         sampling=_sampling(body),
         stop=_stop(body),
         logits=body.logprobs is not None,
-        store=body.store,
+        store=body.store is not False,
     )
 
 
@@ -122,8 +122,3 @@ def _call(call: CallMessage, where: str) -> ToolCall:
         raise RequestError(f"{place}: arguments are not a JSON object", param=place) from error
     require_shallow(arguments, place)
     return ToolCall(call.id, call.function.name, arguments)
-
-
-def names_of(tools: Sequence[Tool]) -> frozenset[str]:
-    """The names of `tools`."""
-    return frozenset(str(tool["function"]["name"]) for tool in tools)

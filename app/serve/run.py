@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
-from app.config import Options
+from app.config import Options, load_config
 from app.conversation.assistant import Assistant
 from app.conversation.programs import ProgramAnswers
 from app.engine.engine import Engine
 from app.locations import Locations
+from app.runtime.deletion import delete_program_answers
 from app.runtime.model_thread import ModelThread
 from app.runtime.open_model import open_model
 from app.serve.access import AccessControl, read_token
@@ -22,6 +24,9 @@ from app.serve.http_server import QuietServer, listen
 from app.serve.server import Endpoint
 from datastores.chats.history import History
 from datastores.errors import SpecchatError
+
+KEPT_SHARE = 0.8
+"""Share of the most bytes of answers that is left when there are more: deleting takes seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +71,44 @@ def served(
         assert isinstance(model.assistant, Assistant)
         embeddings = Embeddings(locations)
         parts.callback(embeddings.close)
-        answers = ProgramAnswers(model.engine, model.assistant.history)
-        endpoint = Endpoint(model.engine, Answering(thread, answers), embeddings)
+        history = model.assistant.history
+        most = load_config(locations.settings).programs.max_bytes
+        answers = ProgramAnswers(model.engine, history, most)
+        prune = partial(_prune, answers, history, locations)
+        thread.between_answers(prune).result()
+        endpoint = Endpoint(model.engine, Answering(thread, answers, prune), embeddings)
         server = QuietServer(AccessControl(endpoint.app(), token, [host]))
         shown = f"[{host}]" if ":" in host else host
         url = f"http://{shown}:{listener.getsockname()[1]}/v1"
         yield ServedModel(model.engine, url, server, listener)
 
 
+def _prune(
+    answers: ProgramAnswers, history: History, locations: Locations, engine: Engine | None
+) -> None:
+    """Delete the oldest answers to programs if more are kept than may be."""
+    if engine is None or answers.kept.excess <= 0:
+        return
+    with engine.resources.collecting_errors():
+        left = int(answers.kept.max_bytes * KEPT_SHARE)
+        delete_program_answers(history, locations, engine, left)
+        answers.kept.recount()
+
+
 def model_thread(
-    options: Options, locations: Locations, history: History, errors: list[SpecchatError]
+    options: Options,
+    locations: Locations,
+    history: History,
+    report: Callable[[SpecchatError], object],
 ) -> ModelThread:
-    """The thread of the chosen model with its background work, whose errors go to `errors`."""
+    """The thread of the chosen model with its background work.
+
+    Args:
+        report: called with errors of that work and of the stores, on any thread.
+    """
 
     def note(_: object, error: SpecchatError | None) -> None:
         if error is not None:
-            errors.append(error)
+            report(error)
 
     return ModelThread(lambda _: open_model(options, locations, history, note, note, note))

@@ -28,10 +28,11 @@ from app.serve.errors import RequestError, as_request_error
 from app.serve.logprobs import TokenLogprobs
 from app.serve.metrics import CONTENT_TYPE, Metrics
 from app.serve.openapi import openapi
-from app.serve.requests import chat_request, completion_request, names_of
+from app.serve.requests import chat_request, completion_request
 from app.serve.responses import DONE, AnswerParts, ResponseForm, as_json, server_sent
 from app.serve.schema import ChatRequest, CompletionRequest, EmbeddingRequest, Sampled, read
 from datastores.errors import SpecchatError
+from engines.chat_template.tool_calls import names_of
 
 CLIENT_GONE = 499
 """Nginx' status for a client that went away; nobody gets it, but it is counted."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from itertools import groupby
+from dataclasses import asdict, dataclass
+from itertools import accumulate, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from datastores.chats.records import (
     CHAT_COLUMNS,
     INTERRUPTED,
     MESSAGE_COLUMNS,
+    PERSON,
+    PROGRAMS,
     SCHEMA,
     STREAMING,
     WHOLE,
@@ -77,6 +79,18 @@ IS_IN_VIEW = """
 """
 """One row if a message is on the active path of its chat."""
 
+_PROGRAM_TOTALS = """
+    SELECT count(*) AS answers, coalesce(sum(length(content)), 0) AS characters,
+        coalesce(sum(length(CAST(content AS BLOB)) + length(tokens)), 0) AS bytes
+    FROM messages JOIN chats ON chats.id = messages.chat WHERE origin = :origin
+"""
+_PROGRAM_CHATS = """
+    SELECT chats.id, coalesce(sum(length(CAST(content AS BLOB)) + length(tokens)), 0) AS bytes
+    FROM chats LEFT JOIN messages ON messages.chat = chats.id WHERE origin = :origin
+    GROUP BY chats.id ORDER BY updated DESC, chats.id DESC
+"""
+"""The chats of programs with their sizes, the newest first."""
+
 CHILDREN = "SELECT parent, id FROM messages WHERE chat = ? ORDER BY parent, id"
 """Ids of a chat's messages and of their parents, siblings together, oldest first."""
 
@@ -89,6 +103,15 @@ def versions(rows: list[dict[str, int | None]]) -> dict[int, tuple[int, ...]]:
         if len(ids) > 1:
             found.update(dict.fromkeys(ids, ids))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramTotals:
+    """The stored answers to programs: their number, characters and bytes with their tokens."""
+
+    answers: int
+    characters: int
+    bytes: int
 
 
 class HistoryReader:
@@ -113,12 +136,20 @@ class HistoryReader:
         return int(self.store.rows("PRAGMA data_version")[0]["data_version"])
 
     def chats(self) -> list[Chat]:
-        """All chats: pinned ones first, then by time of the last message, newest first."""
+        """The person's chats: pinned ones first, then by time of the last message, newest first."""
+        return [chat for chat in self.all_chats() if chat.origin == PERSON]
+
+    def all_chats(self) -> list[Chat]:
+        """The person's chats and those of programs, in the same order."""
         order = "ORDER BY pinned DESC, updated DESC, id DESC"
         return [
             chat_from_row(row)
             for row in self.store.rows(f"SELECT {CHAT_COLUMNS} FROM chats {order}")
         ]
+
+    def program_answers(self) -> ProgramTotals:
+        """What is stored of answers to programs."""
+        return ProgramTotals(**self.store.rows(_PROGRAM_TOTALS, {"origin": PROGRAMS})[0])
 
     def chat(self, chat: int) -> Chat:
         """One chat by its id."""
@@ -128,8 +159,8 @@ class HistoryReader:
         return chat_from_row(rows[0])
 
     def last_chat(self) -> Chat:
-        """The chat with the newest message, pinned or not."""
-        order = "ORDER BY updated DESC, id DESC LIMIT 1"
+        """The person's chat with the newest message, pinned or not."""
+        order = "WHERE origin = '' ORDER BY updated DESC, id DESC LIMIT 1"
         rows = self.store.rows(f"SELECT {CHAT_COLUMNS} FROM chats {order}")
         if not rows:
             raise InputError("no chat to continue: ask without -c")
@@ -220,6 +251,7 @@ class History(HistoryReader):
         system: str = "",
         sampling: Mapping[str, object] | None = None,
         docs: str = "",
+        origin: str = PERSON,
     ) -> Chat:
         """A new, empty chat."""
         now = time.time()
@@ -229,6 +261,7 @@ class History(HistoryReader):
             "system": storable(system),
             "sampling": json.dumps(dict(sampling or {})),
             "docs": docs,
+            "origin": origin,
             "created": now,
             "updated": now,
         }
@@ -340,6 +373,22 @@ class History(HistoryReader):
             if not db.conn.execute("DELETE FROM chats WHERE id = ?", (chat,)).rowcount:
                 raise no_chat(chat)
             request_erasure(db)
+
+    def delete_program_answers(self, keep_bytes: int = 0) -> list[int]:
+        """Delete chats of programs, the oldest first, until those left have at most `keep_bytes`;
+        returns their ids. `erase` must follow."""
+        with self.store.writing() as db:
+            found = self.store.rows(_PROGRAM_CHATS, {"origin": PROGRAMS})
+            sizes = accumulate(row["bytes"] for row in found)
+            gone = [
+                row["id"]
+                for row, n in zip(found, sizes, strict=True)
+                if n > keep_bytes or not keep_bytes
+            ]
+            db.conn.executemany("DELETE FROM chats WHERE id = ?", [(chat,) for chat in gone])
+            if gone:
+                request_erasure(db)
+        return gone
 
     def erase(self) -> bool:
         """Overwrite all deleted content, if there is any; returns whether there was.

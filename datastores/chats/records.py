@@ -29,6 +29,10 @@ LOOPED = "repetition"
 """`finish` of an answer that was stopped because it repeated itself: nothing learns from it."""
 
 
+PERSON, PROGRAMS = "", "programs"
+"""`origin` of a chat: the person's, or answers to programs, which are listed nowhere with those."""
+
+
 @dataclass(frozen=True, slots=True)
 class Chat:
     """One chat: a tree of messages.
@@ -41,6 +45,8 @@ class Chat:
         active: id of the active leaf, whose path is shown; None in an empty chat.
         created, updated: seconds since the epoch.
         docs: how imported texts are used, and which; empty for the default.
+        origin: who asks in it, `PERSON` or `PROGRAMS`. A chat of programs has answers alone, one
+            after the other.
     """
 
     id: int
@@ -53,6 +59,7 @@ class Chat:
     created: float
     updated: float
     docs: str = ""
+    origin: str = PERSON
 
     @property
     def tuned(self) -> bool:
@@ -108,7 +115,9 @@ class StoredMessage:
     attachments: tuple[Attached, ...] = ()
 
 
-CHAT_COLUMNS = "id, title, pinned, private, system, sampling, active, created, updated, docs"
+CHAT_COLUMNS = (
+    "id, title, pinned, private, system, sampling, active, created, updated, docs, origin"
+)
 MESSAGE_COLUMNS = (
     "id, chat, parent, role, content, tokens, model, tokenizer, finish, statistics, created,"
     " attachments"
@@ -155,7 +164,8 @@ def _chats_and_messages(db: Database) -> None:
             active INTEGER REFERENCES messages(id) ON DELETE SET NULL DEFERRABLE INITIALLY DEFERRED,
             created REAL NOT NULL,
             updated REAL NOT NULL,
-            docs TEXT NOT NULL DEFAULT ''
+            docs TEXT NOT NULL DEFAULT '',
+            origin TEXT NOT NULL DEFAULT ''
         );
         CREATE TABLE messages (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -174,6 +184,7 @@ def _chats_and_messages(db: Database) -> None:
             UNIQUE (chat, id),
             FOREIGN KEY (chat, parent) REFERENCES messages(chat, id) DEFERRABLE INITIALLY DEFERRED
         );
+        CREATE INDEX chats_by_origin ON chats(origin) WHERE origin <> '';
         CREATE INDEX chats_by_active ON chats(active);
         CREATE INDEX messages_by_parent ON messages(chat, parent);
         CREATE INDEX messages_unfinished ON messages(finish) WHERE finish = '';
@@ -247,7 +258,7 @@ def _history(db: Database) -> None:
     _presets_and_erasures(db)
 
 
-SCHEMA = Schema(9, _history, lasting=frozenset({"chats", "messages"}), convert=rename_figures)
+SCHEMA = Schema(10, _history, lasting=frozenset({"chats", "messages"}), convert=rename_figures)
 
 
 WORD_INDEXES = ("chats_text", "messages_text")

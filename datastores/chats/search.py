@@ -1,9 +1,9 @@
 """Search for chats by words in their titles and messages, while the user types.
 
-All versions of all messages are searched, including private chats: the word index is part of the
-history and feeds nothing else. Every word must occur, the last one at least as a prefix, in any
-equivalent spelling (`datastores.search_form`). What the index cannot find (the middle of a word,
-punctuation) is found by scanning the texts.
+All versions of all messages of the person's chats are searched, private ones too: the word index is
+part of the history and feeds nothing else. Every word must occur, the last one at least as a
+prefix, in any equivalent spelling (`datastores.search_form`). What the index cannot find (the
+middle of a word, punctuation) is found by scanning the texts.
 
 An excerpt has offsets instead of markup: its pieces are sanitised and styled where they are shown.
 """
@@ -149,13 +149,13 @@ _INDEXED = """
         messages.content AS text
     FROM messages_text JOIN messages ON messages.id = messages_text.rowid
     JOIN chats ON chats.id = chat
-    WHERE messages_text MATCH :query ORDER BY {order} LIMIT :limit
+    WHERE messages_text MATCH :query AND chats.origin = '' ORDER BY {order} LIMIT :limit
 """
 _INDEXED_TITLES = """
     SELECT chats.id AS chat, NULL AS message, chats.title, '' AS role, updated AS created,
         chats.title AS text
     FROM chats_text JOIN chats ON chats.id = chats_text.rowid
-    WHERE chats_text MATCH :query ORDER BY rank LIMIT :limit
+    WHERE chats_text MATCH :query AND chats.origin = '' ORDER BY rank LIMIT :limit
 """
 
 
@@ -222,11 +222,11 @@ _SCANNED = """
     SELECT chat, messages.id AS message, chats.title, role, messages.created,
         messages.content AS text
     FROM messages JOIN chats ON chats.id = chat
-    WHERE finish <> '' AND {conditions} ORDER BY messages.id DESC LIMIT ?
+    WHERE finish <> '' AND chats.origin = '' AND {conditions} ORDER BY messages.id DESC LIMIT ?
 """
 _SCANNED_TITLES = """
     SELECT id AS chat, NULL AS message, title, '' AS role, updated AS created, title AS text
-    FROM chats WHERE {conditions} ORDER BY updated DESC LIMIT ?
+    FROM chats WHERE origin = '' AND {conditions} ORDER BY updated DESC LIMIT ?
 """
 
 

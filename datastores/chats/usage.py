@@ -21,7 +21,9 @@ _ANSWERS = """
     SELECT id, date(created, 'unixepoch', 'localtime') AS day, model,
         CASE WHEN json_valid(statistics) THEN statistics ELSE '{}' END AS figures
     FROM messages
-    WHERE role = 'assistant' AND finish <> '' AND date(created, 'unixepoch') IS NOT NULL
+    WHERE role = 'assistant' AND finish <> ''
+        AND chat IN (SELECT id FROM chats WHERE origin = '')
+        AND date(created, 'unixepoch') IS NOT NULL
 """
 """Finished answers; a restored file may have figures that are not JSON to SQLite."""
 

@@ -10,8 +10,10 @@ is rendered in `parts`.
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -40,8 +42,8 @@ from engines.chat_template.render_process import (
 
 PAD = "\x1f"
 """Surrounds a sentinel. Python counts it as whitespace, so a template that trims strips it."""
-QUOTED_PADS = ("\\x1f", "\\u001f")
-"""The pad in Python and JSON strings, a sign that a content was quoted."""
+JSON_PAD, PYTHON_PAD = "\\u001f", "\\x1f"
+"""The pad in a JSON string, as templates write results of tools; and in a Python string."""
 SEARCH_S = 6.0
 """Time limit of a search, in the template's processor time, so that a busy machine does not cost a
 model its format."""
@@ -74,6 +76,11 @@ class Structure(Enum):
     """The same as NO_SYSTEM, and so do answers before the first question."""
     ONE_TURN = auto()
     """All messages become one of the user."""
+
+    @property
+    def keeps_calls(self) -> bool:
+        """Whether calls of tools reach the template as data, or as the model wrote them."""
+        return self in (Structure.AS_WRITTEN, Structure.AS_IT_IS)
 
     def form(self, message: Message) -> Message:
         """`message` with its calls of tools in the form of this structure."""
@@ -138,7 +145,7 @@ def _calls(message: Message) -> dict[str, object]:
 
 def _turns(roles: Sequence[str], structure: Structure) -> list[tuple[str, list[int]]]:
     """The role and the indices of the contents of each message for the template."""
-    if structure in (Structure.AS_WRITTEN, Structure.AS_IT_IS):
+    if structure.keeps_calls:
         return [(role, [index]) for index, role in enumerate(roles)]
     turns: list[tuple[str, list[int]]] = []
     if structure is Structure.EMPTY_SYSTEM:
@@ -186,7 +193,8 @@ class Placer:
     def __init__(self, renderer: Renderer) -> None:
         self._renderer = renderer
         self._nonce = secrets.token_hex(8)
-        self._sentinel = re.compile(f"({PAD}?)s{self._nonce}x(\\d+)x({PAD}?)")
+        pad = f"((?:{PAD}|{re.escape(JSON_PAD)})?)"
+        self._sentinel = re.compile(f"{pad}s{self._nonce}x(\\d+)x{pad}")
         self._traces = re.compile(self._nonce + r"x(\d+)x", re.IGNORECASE)
         self._known: dict[tuple[bool, ...], Placement] = {}
         self._inexact: set[tuple[bool, ...]] = set()
@@ -212,6 +220,9 @@ class Placer:
         for placement in self._candidates(kind, called):
             if (shown or problem) and self._is_late(began):
                 break
+            kept = shown is not None and shown.placement.structure.keeps_calls
+            if called and kept and not placement.structure.keeps_calls:
+                break  # calls as text are worse than a content that is quoted
             try:
                 placed = self._try(placement, messages, tools)
             except TemplateRefusalError as error:
@@ -317,6 +328,8 @@ class Placer:
         chosen = [index for index, sentinel in zip(chosen, sentinels, strict=True) if sentinel]
         if {int(index) for index in self._traces.findall(text)} != set(chosen):
             return None
+        if not _has_names(text, tools, messages):
+            return None
         return Placed(placement, self._segments(text, messages, chosen))
 
     def _segments(
@@ -336,14 +349,24 @@ class Placer:
     def _holds_trace(self, segment: Segment) -> bool:
         """Whether a literal contains a part of a sentinel, rewritten or quoted."""
         return isinstance(segment, Literal) and (
-            self._nonce in segment.text.lower() or any(pad in segment.text for pad in QUOTED_PADS)
+            self._nonce in segment.text.lower()
+            or any(pad in segment.text for pad in (JSON_PAD, PYTHON_PAD))
         )
 
     def _is_late(self, began: float) -> bool:
         return self._renderer.seconds - began > SEARCH_S
 
 
+def _has_names(text: str, tools: Sequence[Tool], messages: Sequence[Message]) -> bool:
+    """Whether a rendered text has the names of all `tools` and of the calls in `messages`."""
+    wanted = Counter(str(tool["function"]["name"]) for tool in tools)
+    wanted.update(call.name for message in messages for call in message.calls)
+    return all(text.count(name) >= count for name, count in wanted.items())
+
+
 def _content(message: Message, match: re.Match[str]) -> Content:
+    if match[1] == match[3] == JSON_PAD:
+        return Content(int(match[2]), json.dumps(message.content, ensure_ascii=False)[1:-1], ())
     text = message.content if match[1] else message.content.lstrip()
     return Content(int(match[2]), text if match[3] else text.rstrip(), message.tokens)
 

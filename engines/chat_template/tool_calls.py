@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from engines.chat_template.prompt_builder import Tool
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 MISTRAL, ARGUMENTS, CALL_ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
@@ -41,6 +43,11 @@ class WrittenCall:
 
     name: str
     arguments: Mapping[str, Any]
+
+
+def names_of(tools: Sequence[Tool]) -> frozenset[str]:
+    """The names of `tools`."""
+    return frozenset(str(tool["function"]["name"]) for tool in tools)
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ from tests.datastores.replay_buffer.records import open_buffer, record
 from tests.datastores.replay_buffer.test_record import same
 
 
-@pytest.mark.parametrize("version", range(1, 9))
+@pytest.mark.parametrize("version", range(1, 10))
 def test_a_history_keeps_its_chats(tmp_path: Path, version: int) -> None:
     path = tmp_path / "history.db"
     path.write_bytes(older_database("history", version))

@@ -1,6 +1,8 @@
-"""Chat templates of well-known models, without their parts for tools."""
+"""Chat templates of well-known models; but for the last three, without their parts for tools."""
 
 from __future__ import annotations
+
+from engines.chat_template.formats import CHATML_TEMPLATE
 
 LLAMA_3 = (
     "{% set loop_messages = messages %}{% for message in loop_messages %}"
@@ -203,3 +205,79 @@ AWKWARD = {
     "trims": _EACH + "{{ m.role }}: {{ m.content | trim }}\n" + _NEXT + "assistant: ",
 }
 """Each refuses, drops or wants something else in its own way."""
+
+QWEN_2_5_TOOLS = """\
+{%- if tools %}
+    {{- '<|im_start|>system\\n' }}
+    {%- if messages[0]['role'] == 'system' %}
+        {{- messages[0]['content'] }}
+    {%- endif %}
+    {{- "\\n<tools>" }}
+    {%- for tool in tools %}
+        {{- "\\n" }}
+        {{- tool | tojson }}
+    {%- endfor %}
+    {{- "\\n</tools><|im_end|>\\n" }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if message.role == "user" or (message.role == "system" and not loop.first) or \
+(message.role == "assistant" and not message.tool_calls) %}
+        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
+    {%- elif message.role == "assistant" %}
+        {{- '<|im_start|>' + message.role }}
+        {%- if message.content %}
+            {{- '\\n' + message.content }}
+        {%- endif %}
+        {%- for tool_call in message.tool_calls %}
+            {%- if tool_call.function is defined %}
+                {%- set tool_call = tool_call.function %}
+            {%- endif %}
+            {{- '\\n<tool_call>\\n{"name": "' }}
+            {{- tool_call.name }}
+            {{- '", "arguments": ' }}
+            {{- tool_call.arguments | tojson }}
+            {{- '}\\n</tool_call>' }}
+        {%- endfor %}
+        {{- '<|im_end|>\\n' }}
+    {%- elif message.role == "tool" %}
+        {{- '<|im_start|>user\\n<tool_response>\\n' + message.content }}
+        {{- '\\n</tool_response><|im_end|>\\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+{%- endif %}
+"""
+
+LLAMA_3_TOOLS = """\
+{%- for message in messages %}
+    {%- if message.role == 'system' %}
+        {{- "<|start_header_id|>system<|end_header_id|>\\n\\n" }}
+        {%- for t in tools %}
+            {{- t | tojson(indent=4) }}
+        {%- endfor %}
+        {{- message.content + "<|eot_id|>" }}
+    {%- elif 'tool_calls' in message %}
+        {%- if message.tool_calls|length != 1 %}
+            {{- raise_exception("This model only supports single tool-calls at once!") }}
+        {%- endif %}
+        {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
+        {{- '{"name": "' + message.tool_calls[0].function.name + '", "parameters": ' }}
+        {{- message.tool_calls[0].function.arguments | tojson }}
+        {{- "}<|eot_id|>" }}
+    {%- elif message.role == "tool" %}
+        {{- "<|start_header_id|>ipython<|end_header_id|>\\n\\n" }}
+        {{- message.content | tojson }}
+        {{- "<|eot_id|>" }}
+    {%- else %}
+        {{- '<|start_header_id|>' + message.role + '<|end_header_id|>\\n\\n' }}
+        {{- message.content + '<|eot_id|>' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
+{%- endif %}
+"""
+
+FORGETS_TOOLS = "{% if tools is none %}x{% endif %}" + CHATML_TEMPLATE
+"""Mentions tools, and leaves them out."""

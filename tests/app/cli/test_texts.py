@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from app.cli.main import DONE, FAILED, INTERRUPTED, run
 from app.importing.session import record_imports
+from app.locations import locate
+from datastores.chats.history import History
+from datastores.chats.records import ASSISTANT, PROGRAMS
 from tests.datastores.dump import rows_of
 
 SENTENCE = "The walrus keeps seventeen brass telescopes."
+
+WRONG_USAGE = 2
 
 Specchat = Callable[..., int]
 
@@ -322,3 +328,24 @@ def test_a_forgotten_import_is_not_found(
     capsys.readouterr()
     assert specchat("find", "walrus") == DONE
     assert capsys.readouterr().out == ""
+
+
+def test_answers_to_programs_are_listed_and_removed(
+    specchat: Specchat, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    locations = locate(data)
+    locations.create()
+    with closing(History.open(locations.history)) as history:
+        chat = history.create_chat(origin=PROGRAMS).id
+        history.add_message(chat, None, ASSISTANT, SENTENCE)
+        own = history.create_chat().id
+        assert specchat("imports") == DONE
+        figures = f"1 answer to programs, {len(SENTENCE)} characters"
+        assert capsys.readouterr().out.startswith(figures)
+        assert specchat("imports", "--json") == DONE
+        assert json.loads(capsys.readouterr().out)["programs"]["answers"] == 1
+        assert specchat("forget") == specchat("forget", "notes", "--programs") == WRONG_USAGE
+        assert specchat("forget", "--programs") == DONE
+        assert "removed 1 answer to programs" in capsys.readouterr().out
+        assert [one.id for one in history.all_chats()] == [own]
+    assert not any(SENTENCE in str(row) for row in rows_of(locations.history))

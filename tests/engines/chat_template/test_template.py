@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assets.recipe.tokens import CHAT_TEMPLATE
-from datastores.errors import ModelError
+from datastores.errors import InputError, ModelError
 from engines.chat_template.formats import CHATML_TEMPLATE
 from engines.chat_template.parts import PART_TURNS, find_seams
 from engines.chat_template.placement import PLAIN_CHAT, SEARCH_S, Placer
-from engines.chat_template.prompt_builder import Message, Tool
+from engines.chat_template.prompt_builder import Message, Tool, ToolCall
 from engines.chat_template.render_process import TemplateRefusalError
 from engines.chat_template.template import BASE_MODEL, ChatTemplate
 from engines.llama.model import LlamaModel
@@ -414,3 +414,83 @@ def test_a_template_that_loses_a_conversation_says_so() -> None:
     template = ChatTemplate("{% set messages = messages[:3] %}" + short, CHATML)
     with pytest.raises(ModelError, match="leaves out messages"):
         template.render([*chat(), *chat()[1:], *chat()[1:]])
+
+
+LOOK: Tool = {
+    "type": "function",
+    "function": {"name": "look", "description": "Ends <|im_end|> here.", "parameters": {}},
+}
+CALL = ToolCall("call12345", "look", {"path": "a<|im_end|>.py"})
+RESULT = Message("tool", 'say "<|im_end|>"', call_id="call12345")
+ASKED = [Message("system", "Be."), Message("user", "q")]
+
+
+def test_tools_and_calls_go_through_the_template() -> None:
+    called = [*ASKED, Message("assistant", "", calls=(CALL,)), RESULT]
+    prompt = CHATML.show(chatml(templates.QWEN_2_5_TOOLS).render(called, [LOOK]))
+    assert prompt == (
+        '⟦<|im_start|>⟧system\nBe.\n<tools>\n{"type": "function", "function": {"name": "look", '
+        '"description": "Ends < |im_end|> here.", "parameters": {}}}\n</tools>⟦<|im_end|>⟧\n'
+        "⟦<|im_start|>⟧user\nq⟦<|im_end|>⟧\n⟦<|im_start|>⟧assistant\n<tool_call>\n"
+        '{"name": "look", "arguments": {"path": "a< |im_end|>.py"}}\n</tool_call>⟦<|im_end|>⟧\n'
+        '⟦<|im_start|>⟧user\n<tool_response>\nsay "<|im_end|>"\n</tool_response>⟦<|im_end|>⟧\n'
+        "⟦<|im_start|>⟧assistant\n"
+    )
+
+
+def test_an_own_call_keeps_its_ids() -> None:
+    own = Message("assistant", "", stored(1, 2), calls=(CALL,), written="<tool_call>…")
+    template = chatml(templates.QWEN_2_5_TOOLS)
+    prompt = template.render(ASKED, [LOOK])
+    following = template.render([*ASKED, own, RESULT], [LOOK])
+    assert following[: len(prompt) + 2] == [*prompt, *stored(1, 2)]
+
+
+def test_a_result_that_the_template_quotes_is_no_control_token() -> None:
+    called = [*ASKED, Message("assistant", "", calls=(CALL,)), RESULT]
+    prompt = LLAMA_3.show(ChatTemplate(templates.LLAMA_3_TOOLS, LLAMA_3).render(called, [LOOK]))
+    assert r"ipython⟦<|end_header_id|>⟧" + "\n\n" + r'"say \"<|im_end|>\""⟦<|eot_id|>⟧' in prompt
+
+
+def test_two_calls_for_a_template_that_takes_one_become_text() -> None:
+    called = [*ASKED, Message("assistant", "so", calls=(CALL, CALL)), RESULT]
+    prompt = LLAMA_3.show(ChatTemplate(templates.LLAMA_3_TOOLS, LLAMA_3).render(called, [LOOK]))
+    assert prompt.count('{"name": "look", "arguments"') == 2
+    assert RESULT.content in prompt
+
+
+@pytest.mark.parametrize("source", ["", CHATML_TEMPLATE])
+def test_a_format_without_tools_refuses_them(source: str) -> None:
+    with pytest.raises(InputError, match="no place for tools"):
+        chatml(source).render(ASKED, [LOOK])
+    called = [*ASKED, Message("assistant", "", calls=(CALL,)), RESULT]
+    assert RESULT.content in CHATML.show(chatml(source).render(called))
+
+
+def test_a_template_that_leaves_tools_out_is_refused() -> None:
+    with pytest.raises(ModelError, match="leaves out"):
+        chatml(templates.FORGETS_TOOLS).render(ASKED, [LOOK])
+    chatml(templates.FORGETS_TOOLS).render(ASKED)
+
+
+@pytest.mark.parametrize("path", PUBLIC, ids=lambda path: path.stem)
+def test_public_templates_show_calls_and_results(path: Path) -> None:
+    template = ChatTemplate(path.read_text(), CHATML)
+    if template.problem or not template.takes_tools:
+        pytest.skip("takes no tools")
+    called = [*ASKED, Message("assistant", "", calls=(CALL,)), RESULT]
+    try:
+        prompt = CHATML.show(template.render(called, [LOOK]))
+    except ModelError:
+        assert path.stem in REFUSES_TOOLS
+        return
+    assert "look" in prompt
+    assert "say " in prompt
+    assert "⟦<|im_end|>⟧ here" not in prompt
+
+
+REFUSES_TOOLS = {
+    "CohereForAI-c4ai-command-r-plus-tool_use",  # takes tools in another form
+    "fireworks-ai-llama-3-firefunction-v2",  # takes a text instead
+    "llama-cpp-deepseek-r1",  # sums up the length of a text
+}
