@@ -152,7 +152,7 @@ _DECLINES = tuple(
         (
             r"\b(not|never)\b( \w+){0,4} (mention|state|specif|provid|contain|includ|cover|list"
             r"|record|given|giving|found|find|know|answer|determin|access|availab|clear|sure|say"
-            r"|stated|noted|tell|appear|describ|indicat|address|discuss|refer|present|document)",
+            r"|stated|noted|tell|appear|describ|indicat|address|discuss|refer|present|document|assist)",
             r"\b(not|never)\b( \w+){0,2} (have|give)( \w+){0,2} (any|information|enough|specific"
             r"|detail|record|data|note|access|that|answer|context)",
             r"\bno( \w+){0,3} (mention|information|records?|details?|reference|notes?|entry|data"

@@ -163,6 +163,8 @@ def test_every_group_needs_one_alternative() -> None:
         "The insurer is unknown.",
         "Nothing in your notes is about a boat.",
         "I am unable to answer this.",
+        "As an AI developed by others, I can't assist with that.",
+        "However, I cannot provide specific information about your personal situation.",
         "In den Notizen gibt es keine Angaben dazu.",
         "Les notes ne mentionnent pas cela ; aucune information.",
         "Las notas no mencionan el precio.",
@@ -180,6 +182,7 @@ def test_declining(answer: str) -> None:
         "It is not far from the station, on the left.",
         "No, the boat is called Halcyon.",
         "Do not run before 14 March.",
+        "We do not sell the boat if it is in a good condition.",
     ],
 )
 def test_not_declining(answer: str) -> None:
