@@ -145,6 +145,9 @@ class Config:
     theme: str = "specchat-dark"
     """Theme: specchat-dark, specchat-light, or any Textual theme."""
 
+    imported_chats: bool = True
+    """Whether the list of chats shows imported ones; Alt+H in the list switches."""
+
     idle: bool = True
     """Whether specchat indexes and learns while you are not using it; Alt+I switches."""
 

@@ -14,6 +14,7 @@ from datastores.errors import SpecchatError
 
 if TYPE_CHECKING:
     from app.conversation.citations import Citation
+    from app.conversation.imported_chats import ImportedChat
     from app.runtime.idle_encoding import EncodingProgress
     from app.runtime.learning import LearningNews
 
@@ -38,6 +39,18 @@ class ChatSelected(Message):
     """The user chose chat `chat` in the list."""
 
     chat: int
+
+
+@dataclass
+class ImportedChatSelected(Message):
+    """The user chose an imported chat in the list."""
+
+    chat: ImportedChat
+
+
+@dataclass
+class ImportedChatsToggled(Message):
+    """The user shows or hides imported chats in the list."""
 
 
 @dataclass

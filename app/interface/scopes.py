@@ -6,6 +6,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input, TextArea
 
 from app.interface.chat.chat_list import ChatList
+from app.interface.chat.imported_chat import ImportedChatView
 from app.interface.chat.prompt import Prompt
 from app.interface.commands.help import Help
 from app.interface.dialogs.basic import Confirm, InputDialog
@@ -35,6 +36,7 @@ SCOPES = (
     EVERYWHERE,
     Scope("Prompt", Prompt.BINDINGS, TextArea.BINDINGS, EVERYWHERE, "the prompt"),
     Scope("Chat list", ChatList.BINDINGS, None, EVERYWHERE),
+    Scope("Imported chat", ImportedChatView.BINDINGS, None, _ALWAYS),
     Scope("Messages", MessageList.BINDINGS, None, EVERYWHERE),
     Scope("Search", ChatSearch.BINDINGS, Input.BINDINGS, _ALWAYS),
     Scope("Model picker", ModelPicker.BINDINGS, Input.BINDINGS, _ALWAYS),

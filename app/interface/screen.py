@@ -40,6 +40,8 @@ from app.interface.messages import (
     CitationChosen,
     CommandEntered,
     IdleChanged,
+    ImportedChatSelected,
+    ImportedChatsToggled,
     IndexerChanged,
     LearningChanged,
     MomentChanged,
@@ -114,7 +116,7 @@ class ChatScreen(Screen[None]):
         self._toasts = 0
         self._saved_unsent: UnsentTexts = {}
         self._unsent_error = ""
-        self.navigation = ChatNavigation(self.conversation, history)
+        self.navigation = ChatNavigation(self.conversation, history, locations)
 
     def compose(self) -> ComposeResult:
         yield ChatList()
@@ -252,6 +254,14 @@ class ChatScreen(Screen[None]):
     @on(ChatSelected)
     def _chosen(self, event: ChatSelected) -> None:
         self.conversation.open(event.chat)
+
+    @on(ImportedChatSelected)
+    def _imported_chosen(self, event: ImportedChatSelected) -> None:
+        self.navigation.open_imported(event.chat)
+
+    @on(ImportedChatsToggled)
+    def _imported_toggled(self) -> None:
+        self.navigation.toggle_imported()
 
     @on(CitationChosen)
     def _citation_chosen(self, event: CitationChosen) -> None:

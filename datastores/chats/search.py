@@ -264,6 +264,11 @@ def _hit(row: dict[str, Any], patterns: Sequence[str], readable: Readable) -> Hi
     text = row.pop("text")
     if row["role"] == ASSISTANT:
         text = readable(text)
+    return Hit(**row, excerpt=excerpt(text, spans_of(text, patterns)))
+
+
+def spans_of(text: str, patterns: Sequence[str]) -> list[Span]:
+    """The places in `text` that match, folded, the first of `patterns` that matches at all."""
     folded = FoldedText(text)
     found = (list(re.finditer(pattern, folded.text)) for pattern in patterns)
     spans: list[Span] = []
@@ -272,4 +277,4 @@ def _hit(row: dict[str, Any], patterns: Sequence[str], readable: Readable) -> Hi
         # Two letters of one ligature may both match.
         if start < end and (not spans or start >= spans[-1][1]):
             spans.append((start, end))
-    return Hit(**row, excerpt=excerpt(text, spans))
+    return spans

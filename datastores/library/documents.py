@@ -7,6 +7,7 @@ of a notebook, a whole page.
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 
 CHATS = "chats"
@@ -51,6 +52,20 @@ class Document:
                 encoded = value.encode()
                 content.update(len(encoded).to_bytes(8, "little") + encoded)
         return content.digest()
+
+
+_DATED = re.compile(r"(?P<title>.*\S) \((?P<date>\d{4}-\d\d-\d\d)\)", re.DOTALL)
+
+
+def dated_title(title: str, date: str) -> str:
+    """The title of a chat that began on `date`, as `2025-08-12`; empty if that is unknown."""
+    return f"{title} ({date})" if date else title
+
+
+def split_title(title: str) -> tuple[str, str]:
+    """A chat's title and date, from its `dated_title`."""
+    found = _DATED.fullmatch(title)
+    return (found["title"], found["date"]) if found else (title, "")
 
 
 @dataclass(frozen=True, slots=True)

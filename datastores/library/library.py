@@ -234,6 +234,22 @@ class Library:
         """
         return [DocumentPlace(*row.values()) for row in self.store.rows(sql, (digest,))]
 
+    def documents(self, kind: str) -> list[tuple[bytes, DocumentPlace]]:
+        """The documents of `kind`, that of their first part, each with its digest and a place."""
+        sql = """
+            SELECT text, source, name, file, title, kind FROM (
+                SELECT text, source, file, min(title) AS title,
+                    (SELECT kind FROM parts WHERE parts.text = documents.text LIMIT 1) AS kind
+                FROM documents GROUP BY text
+            ) JOIN sources ON path = source WHERE kind = ?
+        """
+        rows = self.store.rows(sql, (kind,))
+        return [(bytes(row.pop("text")), DocumentPlace(*row.values())) for row in rows]
+
+    def version(self) -> int:
+        """A number that changes whenever another connection has changed the library."""
+        return int(self.store.rows("PRAGMA data_version")[0]["data_version"])
+
     def texts_in(self, import_path: str, file: str) -> list[bytes]:
         """The digests of the texts of one file, in order; none if it is not imported."""
         sql = "SELECT text FROM documents WHERE source = ? AND file = ? ORDER BY position"

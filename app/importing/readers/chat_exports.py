@@ -46,7 +46,7 @@ from app.importing.readers.html import html_text
 from app.importing.readers.text import kind_of, read_json_text, read_text
 from app.importing.skipped_names import CONVERSATIONS_FILE
 from datastores.errors import InputError
-from datastores.library.documents import CHATS, Document, Part
+from datastores.library.documents import CHATS, Document, Part, dated_title
 
 MAX_RECORDS_WITHOUT_CHAT = 1000
 MAX_BYTES_WITHOUT_CHAT = 64 * MIB
@@ -220,7 +220,7 @@ class _ChatFile:
         if chat.parts:
             self._found = True
             title = chat.title or f"{self._file.stem} {number}"
-            yield Document(f"{title} ({chat.date})" if chat.date else title, tuple(chat.parts))
+            yield Document(dated_title(title, chat.date), tuple(chat.parts))
 
     def _name(self, record: JsonRecord) -> str:
         return f"{self._file.name}, chat {record.number}"

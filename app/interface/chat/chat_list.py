@@ -1,4 +1,5 @@
-"""The list of chats on the left; only visible lines are rendered, so its length costs nothing."""
+"""The list of chats on the left, one's own and imported ones; only visible lines are rendered, so
+its length costs nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +16,14 @@ from textual.reactive import var
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from app.interface.messages import ChatActionRequested, ChatListLeft, ChatSelected
+from app.conversation.imported_chats import ImportedChat
+from app.interface.messages import (
+    ChatActionRequested,
+    ChatListLeft,
+    ChatSelected,
+    ImportedChatSelected,
+    ImportedChatsToggled,
+)
 from app.interface.themes import component_color
 from app.interface.wording import NEW_CHAT, TUNED, age
 from app.sanitise import one_line
@@ -24,8 +32,11 @@ from datastores.chats.records import Chat
 MARGIN = 2
 """Columns left free on the right."""
 
-PINNED, PRIVATE = "▴", "◌"
+PINNED, PRIVATE, IMPORTED = "▴", "◌", "↓"
 """Marks before a title."""
+READ_ONLY = "Imported chats are read-only. Open it to read it, and to continue a copy."
+
+ListedChat = Chat | ImportedChat
 
 
 class ChatList(ScrollView, can_focus=True):
@@ -45,6 +56,12 @@ class ChatList(ScrollView, can_focus=True):
         Binding("alt+p", "act('pin')", f"Pin or unpin ({PINNED})", id="chats.pin"),
         Binding("alt+v", "act('private')", f"Make private or not ({PRIVATE})", id="chats.private"),
         Binding("delete", "act('delete')", "Delete", id="chats.delete"),
+        Binding(
+            "alt+h",
+            "toggle_imported",
+            f"Show or hide imported ({IMPORTED})",
+            id="chats.imported",
+        ),
         Binding("escape", "leave", "Back to the prompt", id="chats.leave"),
     ]
 
@@ -53,7 +70,7 @@ class ChatList(ScrollView, can_focus=True):
 
     def __init__(self) -> None:
         super().__init__()
-        self._chats: Sequence[Chat] = ()
+        self._chats: Sequence[ListedChat] = ()
         self._open: int | None = None
 
     @property
@@ -61,11 +78,13 @@ class ChatList(ScrollView, can_focus=True):
         """Number of listed chats."""
         return len(self._chats)
 
-    def show(self, chats: Sequence[Chat], open_chat: int | None) -> None:
+    def show(self, chats: Sequence[ListedChat], open_chat: int | None) -> None:
         """List `chats` with `open_chat` marked."""
-        at_cursor = self._chats[self.cursor].id if self.has_focus and self._chats else open_chat
+        at_cursor: int | bytes | None = open_chat
+        if self.has_focus and self._chats:
+            at_cursor = _id(self._chats[self.cursor])
         self._chats, self._open = chats, open_chat
-        ids = [chat.id for chat in chats]
+        ids = [_id(chat) for chat in chats]
         if at_cursor in ids:
             self.cursor = ids.index(at_cursor)
         else:
@@ -74,8 +93,9 @@ class ChatList(ScrollView, can_focus=True):
         self.refresh()
 
     def neighbour(self, step: int) -> int | None:
-        """The chat `step` places below the open one, or the first if none is open."""
-        ids = [chat.id for chat in self._chats]
+        """The chat `step` places below the open one, or the first if none is open; imported ones do
+        not count."""
+        ids = [chat.id for chat in self._chats if isinstance(chat, Chat)]
         if self._open not in ids:
             return ids[0] if ids else None
         place = ids.index(self._open) + step
@@ -100,11 +120,21 @@ class ChatList(ScrollView, can_focus=True):
 
     def action_choose(self) -> None:
         if self._chats:
-            self.post_message(ChatSelected(self._chats[self.cursor].id))
+            chat = self._chats[self.cursor]
+            if isinstance(chat, Chat):
+                self.post_message(ChatSelected(chat.id))
+            else:
+                self.post_message(ImportedChatSelected(chat))
 
     def action_act(self, action: str) -> None:
-        if self._chats:
-            self.post_message(ChatActionRequested(action, self._chats[self.cursor].id))
+        chat = self._chats[self.cursor] if self._chats else None
+        if isinstance(chat, Chat):
+            self.post_message(ChatActionRequested(action, chat.id))
+        elif chat is not None:
+            self.notify(READ_ONLY, severity="warning", markup=False)
+
+    def action_toggle_imported(self) -> None:
+        self.post_message(ImportedChatsToggled())
 
     def action_move(self, step: int) -> None:
         self.cursor = min(max(self.cursor + step, 0), max(len(self._chats) - 1, 0))
@@ -125,15 +155,22 @@ class ChatList(ScrollView, can_focus=True):
             Strip(text.render(self.app.console)).apply_style(base).extend_cell_length(width, base)
         )
 
-    def _line(self, chat: Chat, width: int) -> Text:
-        when = age(datetime.fromtimestamp(chat.updated), datetime.now())
-        is_open = chat.id == self._open
+    def _line(self, chat: ListedChat, width: int) -> Text:
+        when = age(datetime.fromtimestamp(chat.updated), datetime.now()) if chat.updated else ""
+        is_open = _id(chat) == self._open
         dim = component_color(self, "chat-list--dim")
         line = Text(no_wrap=True)
         line.append(" ▌" if is_open else "  ", style=component_color(self, "chat-list--accent"))
-        marks = PINNED * chat.pinned + PRIVATE * chat.private + TUNED * chat.tuned
+        marks = IMPORTED
+        if isinstance(chat, Chat):
+            marks = PINNED * chat.pinned + PRIVATE * chat.private + TUNED * chat.tuned
         line.append(f"{marks} " if marks else "", style=dim)
         line.append(one_line(chat.title) or NEW_CHAT, style=Style(bold=is_open))
         line.truncate(max(8, width - len(when) - 1), overflow="ellipsis")
         line.pad_right(max(1, width - len(when) - line.cell_len))
         return line.append(when, style=dim)
+
+
+def _id(chat: ListedChat) -> int | bytes:
+    """What identifies a chat in the list."""
+    return chat.id if isinstance(chat, Chat) else chat.key

@@ -15,10 +15,12 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input, OptionList
 
+from app.conversation.imported_chats import ImportedChatSearch, ImportedHit
 from app.interface.dialogs.basic import ListDialog, list_bindings
 from app.interface.keymap import keymap_of
 from app.interface.text_inputs import LineInput
 from app.interface.wording import NEW_CHAT, age
+from app.locations import Locations
 from app.sanitise import clean, one_line
 from datastores.chats.history import History
 from datastores.chats.records import USER
@@ -28,43 +30,52 @@ from engines.chat_template.reasoning import without_marks
 
 
 class SearchConnection:
-    """Runs one search at a time, from any thread, over one connection.
+    """Runs one search at a time, from any thread, over one connection to each store.
 
     Opening a connection checks the whole file, which takes longer than a search.
     """
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, locations: Locations) -> None:
         self._history = history
+        self._locations = locations
         self._connection: History | None = None
+        self._imported: ImportedChatSearch | None = None
         self._closed = False
         self._lock = Lock()
 
-    def find(self, typed: str) -> list[Hit]:
-        """Hits for `typed`; none after `close`.
+    def find(self, typed: str) -> list[AnyHit]:
+        """Hits for `typed`, in one's own chats and then in imported ones; none after `close`.
 
         Raises:
-            StoreError: the history cannot be read.
+            StoreError: a store cannot be read.
         """
         with self._lock:
             if self._closed:
                 return []
             if self._connection is None:
                 self._connection = self._history.new_connection()
-            return search(self._connection, typed, readable=without_marks)
+            if self._imported is None:
+                self._imported = ImportedChatSearch(self._locations)
+            own = search(self._connection, typed, readable=without_marks)
+            return [*own, *self._imported.find(typed)]
 
     def close(self) -> None:
         """Close the connection after the current search."""
         with self._lock:
             self._closed = True
-            if self._connection is not None:
-                self._connection.close()
+            for opened in (self._connection, self._imported):
+                if opened is not None:
+                    opened.close()
 
 
 KEY_HINT = "{finder.up} {finder.down} Choose · Enter Open · {finder.close} Cancel"
 NOTHING_FOUND = "No match."
 
 
-class ChatSearch(ListDialog[Hit | None]):
+AnyHit = Hit | ImportedHit
+
+
+class ChatSearch(ListDialog[AnyHit | None]):
     """The dialog; closes with the hit to open, or None.
 
     Attributes:
@@ -78,11 +89,11 @@ class ChatSearch(ListDialog[Hit | None]):
         *list_bindings("finder"),
     ]
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, locations: Locations) -> None:
         super().__init__()
         self.found_for = ""
-        self._searching = SearchConnection(history)
-        self._hits: list[Hit] = []
+        self._searching = SearchConnection(history, locations)
+        self._hits: list[AnyHit] = []
         self._opens = False
 
     def compose(self) -> ComposeResult:
@@ -116,7 +127,7 @@ class ChatSearch(ListDialog[Hit | None]):
     def on_unmount(self) -> None:
         self._searching.close()
 
-    def _show(self, hits: list[Hit], typed: str) -> None:
+    def _show(self, hits: list[AnyHit], typed: str) -> None:
         self._hits, self.found_for = hits, typed
         listed = self.query_one(OptionList)
         listed.clear_options()
@@ -130,10 +141,12 @@ class ChatSearch(ListDialog[Hit | None]):
             self._opens = False
             self._open_chosen()
 
-    def _line(self, hit: Hit) -> Text:
+    def _line(self, hit: AnyHit) -> Text:
         """The chat's title and, for a message, the excerpt below it."""
         dim = self._style("chat-search--dim")
-        when = age(datetime.fromtimestamp(hit.created), datetime.now())
+        when = age(datetime.fromtimestamp(hit.created), datetime.now()) if hit.created else ""
+        if isinstance(hit, ImportedHit):
+            when = ", ".join(filter(None, (when, "imported")))
         excerpt = Text()
         for text, found in hit.excerpt.pieces():
             excerpt.append(clean(text), self._style("chat-search--found") if found else None)

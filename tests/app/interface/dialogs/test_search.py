@@ -10,10 +10,9 @@ from textual.widgets import OptionList
 
 from app.interface.chat import chat_list
 from app.interface.dialogs import search
-from app.interface.dialogs.search import ChatSearch, SearchConnection
+from app.interface.dialogs.search import AnyHit, ChatSearch, SearchConnection
 from app.interface.screen import ChatScreen
 from datastores.chats.history import History
-from datastores.chats.search import Hit
 from datastores.errors import StoreError
 from tests.app.interface.conftest import SIZES, Compare, Make, Stage, ready, shown, until
 from tests.waiting import TIMEOUT_S
@@ -60,7 +59,7 @@ async def test_enter_waits_for_what_was_typed_before_it(
 ) -> None:
     gate, at_once = Event(), SearchConnection.find
 
-    def slowly(self: SearchConnection, typed: str) -> list[Hit]:
+    def slowly(self: SearchConnection, typed: str) -> list[AnyHit]:
         if typed == "sea life":
             gate.wait(TIMEOUT_S)
         return at_once(self, typed)
