@@ -7,8 +7,10 @@ to the model, and `responses` writes what comes back.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
@@ -46,6 +48,8 @@ class Endpoint:
 
     def __init__(self, engine: Engine, answering: Answering, embeddings: Embeddings) -> None:
         self._engine = engine
+        # A file outside of the folders of models is named by its path.
+        self._name = Path(engine.name).stem if os.sep in engine.name else engine.name
         self._answering = answering
         self._embeddings = embeddings
         self._metrics = Metrics()
@@ -120,10 +124,10 @@ class Endpoint:
     async def _answer(
         self, request: Request, body: Sampled, asked: ProgramRequest, parts: AnswerParts
     ) -> Response:
-        self._require_model(body.model, [self._engine.name])
+        self._require_model(body.model, [self._name])
         options = body.stream_options
         form = ResponseForm(
-            self._engine.name,
+            self._name,
             isinstance(body, ChatRequest),
             parts,
             include_usage=options is not None and options.include_usage,
@@ -163,7 +167,7 @@ class Endpoint:
         return _json(await self._embeddings.respond(body))
 
     def _names(self) -> list[str]:
-        return list(filter(None, (self._engine.name, self._embeddings.name)))
+        return list(filter(None, (self._name, self._embeddings.name)))
 
     def _require_model(self, name: str, served: list[str]) -> None:
         """Check that a request for the model `name` is for one that is `served`.

@@ -2,6 +2,7 @@
 
     <tool_call>{"name": …, "arguments": {…}}</tool_call>     Qwen, Hermes and most others
     {"name": …, "parameters": {…}}                           Llama 3, after <|python_tag|> or bare
+    ```json {"name": …, "arguments": {…}} ```                Qwen 2.5 Coder
     [TOOL_CALLS] [{"name": …, "arguments": {…}}, …]          Mistral
     [TOOL_CALLS]name[ARGS]{…}                                Mistral, later models
 
@@ -23,7 +24,7 @@ from engines.chat_template.prompt_builder import Tool
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 MISTRAL, ARGUMENTS, CALL_ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
 PYTHON_TAG = "<|python_tag|>"
-BARE = "{"
+BARE, FENCE = "{", "```"
 OPENINGS = (OPEN, MISTRAL, PYTHON_TAG)
 MARKS = (OPEN, CLOSE, MISTRAL, ARGUMENTS, CALL_ID, PYTHON_TAG)
 """The marks, which are control tokens of some models."""
@@ -32,6 +33,7 @@ MAX_CLOSINGS = 64
 """A call's text may hold its own closing mark; it is parsed again at so many."""
 
 _NAMED = re.compile(r"(\w[\w.-]*)\s*(?:\[CALL_ID\][^\[\]]*)?\[ARGS\]\s*")
+_FENCE = re.compile(r"```(?:json)?\s*")
 _SEPARATORS = re.compile(r"[\s;,]*")
 _CALL_KEYS = ("name", "type", "function", "arguments", "parameters", "id")
 _DECODER = json.JSONDecoder(parse_constant=lambda name: _refuse(name))
@@ -87,7 +89,8 @@ class CallStream:
             if taken is None:
                 return
             if not taken:
-                yield from self._release(self._text.index(mark) + len(mark))
+                place = self._text.find(mark)  # none in what is no more than a fence
+                yield from self._release(place + len(mark) if place >= 0 else len(self._text))
 
     def _release(self, length: int) -> Iterator[str]:
         """Return the first `length` characters as text, except white space around calls alone."""
@@ -142,10 +145,13 @@ class CallStream:
 
 
 def _may_be_bare(text: str) -> bool:
-    """Whether an answer that begins with `text` may be a call in Llama 3's form."""
+    """Whether an answer that begins with `text` may be a call without marks."""
     text = text.lstrip()
-    if not text.startswith("{"):
-        return False
+    fence = _FENCE.match(text)
+    inside = text[fence.end() :] if fence else text
+    if not inside.startswith(BARE):
+        return bool(text) and f"{FENCE}json".startswith(text.rstrip())
+    text = inside
     key = text[1:].lstrip()
     return not key or any(
         quoted.startswith(key) or key.startswith(quoted)
@@ -154,8 +160,13 @@ def _may_be_bare(text: str) -> bool:
 
 
 def _bare_calls(text: str) -> list[WrittenCall]:
-    """All calls of a text in Llama 3's form; none if anything else is in it."""
-    calls, at = [], _skip_space(text, len(PYTHON_TAG) if text.startswith(PYTHON_TAG) else 0)
+    """All calls of a text in Llama 3's form, or in a block of code; none if anything else is in
+    it."""
+    text = text.removeprefix(PYTHON_TAG).strip()
+    fence = _FENCE.match(text)
+    if fence and text.endswith(FENCE):
+        text = text[fence.end() : -len(FENCE)].strip()
+    calls, at = list[WrittenCall](), 0
     while at < len(text):
         call, at = _one_call(text, at)
         if call is None:

@@ -32,6 +32,11 @@ def tagged_llama(*calls: WrittenCall) -> str:
     return f"<|python_tag|>{llama(*calls)}"
 
 
+def fenced(*calls: WrittenCall) -> str:
+    objects = ({"name": one.name, "arguments": one.arguments} for one in calls)
+    return "```json\n" + "\n".join(json.dumps(one, indent=2) for one in objects) + "\n```"
+
+
 def mistral(*calls: WrittenCall) -> str:
     objects = [{"name": one.name, "arguments": one.arguments, "id": "a1"} for one in calls]
     return f"[TOOL_CALLS] {json.dumps(objects)}"
@@ -41,7 +46,7 @@ def mistral_with_arguments(*calls: WrittenCall) -> str:
     return "".join(f"[TOOL_CALLS]{one.name}[ARGS]{json.dumps(one.arguments)}" for one in calls)
 
 
-FORMS = (hermes, llama, tagged_llama, mistral, mistral_with_arguments)
+FORMS = (hermes, llama, fenced, tagged_llama, mistral, mistral_with_arguments)
 
 
 def parsed(fragments: Sequence[str]) -> tuple[str, list[WrittenCall]]:
@@ -89,6 +94,10 @@ def test_text_between_and_after_calls_stays() -> None:
         '{"name": "Ada", "age": 36}',
         '{"name": "look", "parameters": {}} is a call',
         '{"answer": 42}',
+        '```json\n{"name": "look", "arguments": {}}\n```\nThat is a call.',
+        "```python\nprint()\n```",
+        "```\n```",
+        "``",
         "[TOOL_CALLS]",
         "[TOOL_CALLS] [1]",
         "[TOOL_CALLS]look[ARGS]{",
@@ -113,6 +122,9 @@ def test_text_that_cannot_become_a_call_is_not_held_back() -> None:
     assert stream.append("box>") == " <toolbox>"
     stream = CallStream(NAMES)
     assert stream.append('{"answer') == '{"answer'
+    stream = CallStream(NAMES)
+    assert stream.append("```js") == ""
+    assert stream.append("\nx") == "```js\nx"
 
 
 def test_deep_and_long_texts_end() -> None:
@@ -123,7 +135,23 @@ def test_deep_and_long_texts_end() -> None:
 
 
 PIECES = st.sampled_from(
-    [*MARKS, hermes(LOOK), llama(LOOK), mistral(LOOK), "{", "}", '"name"', "\n", " ", "x", "<", "["]
+    [
+        *MARKS,
+        hermes(LOOK),
+        llama(LOOK),
+        mistral(LOOK),
+        "{",
+        "}",
+        "`",
+        "```json",
+        fenced(LOOK),
+        '"name"',
+        "\n",
+        " ",
+        "x",
+        "<",
+        "[",
+    ]
 )
 
 
