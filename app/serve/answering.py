@@ -15,7 +15,7 @@ from concurrent.futures import CancelledError, Future
 from threading import Event as Flag
 from time import monotonic
 
-from app.conversation.events import Event
+from app.conversation.events import Event, Finished
 from app.conversation.programs import ProgramAnswers, ProgramRequest
 from app.engine.engine import Engine
 from app.runtime.model_thread import ModelThread
@@ -23,6 +23,7 @@ from app.serve.errors import RequestError
 
 MAX_WAITING = 32
 """Most requests that wait for the one that is being answered."""
+STOPPED = "the server is being stopped"
 FIRST_WAIT_S = 5.0
 """How long a refused request should wait before any answer has been timed."""
 TIMED_ANSWERS = 8
@@ -44,10 +45,18 @@ class Answering:
     ) -> None:
         """`prune` is called between two answers when more are kept than may be."""
         self.active = 0
+        self._stops: set[Flag] = set()
+        self._stopped = False
         self._prune = prune
         self._model_thread = model_thread
         self._answers = answers
         self._seconds: deque[float] = deque(maxlen=TIMED_ANSWERS)
+
+    def stop(self) -> None:
+        """Stop all answers and accept no more, as the server is being stopped."""
+        self._stopped = True
+        for stop in self._stops:
+            stop.set()
 
     async def events(self, request: ProgramRequest) -> AsyncGenerator[Event]:
         """The events of an answer. Closing the generator stops it.
@@ -56,6 +65,8 @@ class Answering:
             RequestError: too many requests wait.
             SpecchatError: why there is no answer, or only a part of it.
         """
+        if self._stopped:
+            raise RequestError(STOPPED, 503)
         if self.active > MAX_WAITING:
             raise self._too_many()
         loop, stop = asyncio.get_running_loop(), Flag()
@@ -69,16 +80,20 @@ class Answering:
             loop.call_soon_threadsafe(self._done, events, began)
 
         self.active += 1
+        self._stops.add(stop)
         answer = self._model_thread.ask(lambda _: self._answers.answer(request, stop), emit)
         answer.add_done_callback(done)
         try:
             while (event := await events.get()) is not None:
+                if isinstance(event, Finished) and self._stopped:
+                    raise RequestError(STOPPED, 503)
                 yield event
             answer.result()
         except CancelledError as error:  # the model's thread is being closed
-            raise RequestError("the server is being stopped", 503) from error
+            raise RequestError(STOPPED, 503) from error
         finally:
             stop.set()
+            self._stops.discard(stop)
             answer.cancel()
 
     def _done(self, events: asyncio.Queue[Event | None], began: float) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import signal
 import socket
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -44,7 +44,8 @@ class TimedProtocol(H11Protocol):
 class QuietServer(uvicorn.Server):
     """Serves until SIGINT or SIGTERM."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, on_stop: Callable[[], object]) -> None:
+        """`on_stop` is called when the server begins to stop."""
         super().__init__(
             uvicorn.Config(
                 app,
@@ -52,6 +53,7 @@ class QuietServer(uvicorn.Server):
                 ws="none",
                 lifespan="off",
                 log_config=None,
+                log_level="error",
                 access_log=False,
                 server_header=False,
                 date_header=False,
@@ -59,6 +61,7 @@ class QuietServer(uvicorn.Server):
                 timeout_graceful_shutdown=STOP_TIMEOUT_S,
             )
         )
+        self._on_stop = on_stop
         self._stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -67,6 +70,7 @@ class QuietServer(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         if not self.should_exit:
             await self._stopping.wait()
+        self._on_stop()
 
     def stop(self) -> None:
         """End the server, on any thread."""

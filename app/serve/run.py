@@ -76,8 +76,9 @@ def served(
         answers = ProgramAnswers(model.engine, history, most)
         prune = partial(_prune, answers, history, locations)
         thread.between_answers(prune).result()
-        endpoint = Endpoint(model.engine, Answering(thread, answers, prune), embeddings)
-        server = QuietServer(AccessControl(endpoint.app(), token, [host]))
+        answering = Answering(thread, answers, prune)
+        endpoint = Endpoint(model.engine, answering, embeddings)
+        server = QuietServer(AccessControl(endpoint.app(), token, [host]), answering.stop)
         shown = f"[{host}]" if ":" in host else host
         url = f"http://{shown}:{listener.getsockname()[1]}/v1"
         yield ServedModel(model.engine, url, server, listener)

@@ -41,9 +41,10 @@ class Object(Struct, forbid_unknown_fields=True):
     """Base of everything in a body."""
 
 
-class TextPart(Object, tag_field="type", tag="text"):
+class TextPart(Object):
     """A part of a message's content."""
 
+    type: Literal["text"]
     text: str
 
 
@@ -129,8 +130,10 @@ class StreamOptions(Object):
     include_obfuscation: Literal[False] | None = None
 
 
-class TextFormat(Object, tag_field="type", tag="text"):
+class TextFormat(Object):
     """The only form of answers."""
+
+    type: Literal["text"]
 
 
 class Sampled(Object, kw_only=True):

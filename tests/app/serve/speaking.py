@@ -116,10 +116,11 @@ class Client(httpx2.Client):
     Attributes:
         url: the base URL.
         token: the token.
+        stop: ends the endpoint.
     """
 
-    def __init__(self, url: str, token: str) -> None:
-        self.url, self.token = url, token
+    def __init__(self, url: str, token: str, stop: Callable[[], None]) -> None:
+        self.url, self.token, self.stop = url, token, stop
         authorization = {"Authorization": f"Bearer {token}"}
         super().__init__(headers=authorization, timeout=TIMEOUT_S, trust_env=False)
         self.base_url = httpx2.URL(url.removesuffix("/v1"))
@@ -138,7 +139,7 @@ def endpoint(engine: Engine, locations: Locations, history: History) -> Iterator
     with served(ModelThread(lambda _: model), locations, HOST, 0) as running:
         serving = threading.Thread(target=running.run)
         serving.start()
-        with Client(running.url, read_token(locations.token)) as client:
+        with Client(running.url, read_token(locations.token), running.stop) as client:
             until(lambda: reached(client))
             yield client
         running.stop()

@@ -181,6 +181,7 @@ def test_an_earlier_call_and_its_result_are_sent_back(client: Client) -> None:
         ({"stream_options": {}}, "stream_options"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0]"),
+        ({"messages": [{"role": "user", "content": [{"text": "x"}]}]}, "messages[0]"),
         ({"messages": [{"role": "robot", "content": ""}]}, "messages[0].role"),
         ({"messages": [{"role": "system", "content": ""}]}, "messages"),
         ({"stop": [""]}, "stop"),
@@ -371,3 +372,16 @@ def test_metrics_count(client: Client) -> None:
     assert 'specchat_requests_total{path="/v1/chat/completions",status="200"} 1' in text
     assert 'specchat_requests_total{path="/v1/chat/completions",status="400"} 1' in text
     assert f"specchat_tokens_total {len('hello') + 1}" in text
+
+
+def test_stopping_the_server_ends_answers_with_an_error(
+    engine: Engine, locations: Locations, history: History
+) -> None:
+    gate = Gate(engine)
+    with ThreadPoolExecutor(2) as pool, endpoint(engine, locations, history) as client:
+        asked = [pool.submit(client.ask, f"question {number}") for number in range(2)]
+        until(lambda: active(client) == 2)
+        client.stop()
+        gate.open.set()
+        found = [one.result() for one in asked]
+    assert {response.status_code for response in found} == {503}
