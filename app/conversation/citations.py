@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from app.indexing.passage_index import FoundPassage, open_passages
@@ -139,10 +139,12 @@ class CitedText:
     Attributes:
         chunk: the passage, or what replaced it; None if it is no longer imported.
         changed: whether the text changed since the answer.
+        key: of its document in the library.
     """
 
     chunk: Chunk | None
     changed: bool = False
+    key: bytes = field(default=b"", compare=False)
 
 
 def read_cited(locations: Locations, citations: Sequence[Citation]) -> list[CitedText]:
@@ -163,10 +165,11 @@ def read_cited(locations: Locations, citations: Sequence[Citation]) -> list[Cite
 
 def _cited(cited: Citation, present: Sequence[Passage]) -> CitedText:
     """The passage among those of its file, or else the one now at its lines."""
-    in_part = [passage.chunk for passage in present if passage.part == cited.part]
-    for chunk in in_part:
-        if chunk.digest.hex() == cited.digest:
-            return CitedText(chunk)
-    at_lines = [chunk for chunk in in_part if chunk.last_line >= cited.first_line]
-    replaced = (at_lines or in_part[-1:])[:1]
-    return CitedText(replaced[0] if replaced else None, changed=bool(replaced and cited.digest))
+    in_part = [passage for passage in present if passage.part == cited.part]
+    for passage in in_part:
+        if passage.chunk.digest.hex() == cited.digest:
+            return CitedText(passage.chunk, key=passage.text)
+    at_lines = [passage for passage in in_part if passage.chunk.last_line >= cited.first_line]
+    for replaced in (at_lines or in_part[-1:])[:1]:
+        return CitedText(replaced.chunk, changed=bool(cited.digest), key=replaced.text)
+    return CitedText(None)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from time import time
 
+from app.conversation.citations import Citation
 from app.indexing.passage_index import open_passages
 from app.locations import Locations
 from datastores.chats.history import History, restore_chat
@@ -87,6 +88,12 @@ def imported_chats(library: Library) -> list[ImportedChat]:
         title, date = split_title(place.title)
         chats.append(ImportedChat(key, title, date, place.import_name, _seconds(date)))
     return sorted(chats, key=lambda chat: (-chat.updated, chat.title, chat.key))
+
+
+def cited_chat(cited: Citation, key: bytes) -> ImportedChat:
+    """The chat of a citation whose text has the key `key`."""
+    title, date = split_title(cited.chat)
+    return ImportedChat(key, title, date, cited.import_name, _seconds(date))
 
 
 def _seconds(date: str) -> float:

@@ -43,9 +43,10 @@ class ChatSelected(Message):
 
 @dataclass
 class ImportedChatSelected(Message):
-    """The user chose an imported chat in the list."""
+    """The user chose an imported chat, to be shown at the message with the number `message`."""
 
     chat: ImportedChat
+    message: int | None = None
 
 
 @dataclass

@@ -257,7 +257,7 @@ class ChatScreen(Screen[None]):
 
     @on(ImportedChatSelected)
     def _imported_chosen(self, event: ImportedChatSelected) -> None:
-        self.navigation.open_imported(event.chat)
+        self.navigation.open_imported(event.chat, event.message)
 
     @on(ImportedChatsToggled)
     def _imported_toggled(self) -> None:

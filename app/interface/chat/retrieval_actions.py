@@ -11,7 +11,7 @@ from app.conversation.citations import Citation
 from app.importing.names import import_names, stored_docs
 from app.interface.chat.conversation import Conversation
 from app.interface.dialogs.cited_passages import CitedPassages
-from app.interface.messages import ChatsChanged
+from app.interface.messages import ChatsChanged, ImportedChatSelected
 from app.locations import Locations
 from app.sanitise import one_line
 from datastores.chats.history import History
@@ -75,4 +75,9 @@ class RetrievalActions:
 
     def show_citations(self, citations: Sequence[Citation], index: int = 0) -> None:
         """Show cited passages, beginning with the one at `index`."""
-        self._conversation.app.push_screen(CitedPassages(self._locations, citations, index))
+
+        def chosen(chat: ImportedChatSelected | None) -> None:
+            if chat is not None:
+                self._conversation.post_message(chat)
+
+        self._conversation.app.push_screen(CitedPassages(self._locations, citations, index), chosen)

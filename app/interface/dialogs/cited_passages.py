@@ -1,4 +1,4 @@
-"""The dialog that shows the cited passages of an answer and opens their files.
+"""The dialog that shows the cited passages of an answer and opens their files or chats.
 
 Texts and paths come from files and are untrusted until sanitised.
 """
@@ -18,9 +18,11 @@ from textual.containers import Vertical, VerticalScroll
 from textual.widgets import OptionList, Static
 
 from app.conversation.citations import MAX_PLACE, Citation, CitedText, read_cited
+from app.conversation.imported_chats import cited_chat
 from app.interface.dialogs.basic import ListDialog
 from app.interface.editor import edit
 from app.interface.keymap import keymap_of
+from app.interface.messages import ImportedChatSelected
 from app.interface.themes import component_color
 from app.locations import Locations
 from app.sanitise import clean, one_line
@@ -28,13 +30,14 @@ from datastores.errors import SpecchatError
 from datastores.passages.chunks import Chunk
 
 KEYS = "{cited.open} Open in editor · {cited.close} Close"
+CHAT_KEYS = "{cited.open} Open chat · {cited.close} Close"
 CLOSES = "{cited.close} Close"
 CHANGED = "The file has changed since this answer. It now says:"
 GONE = "This passage is no longer imported."
 
 
-class CitedPassages(ListDialog[None]):
-    """Shows the cited passages of one answer."""
+class CitedPassages(ListDialog[ImportedChatSelected | None]):
+    """Shows the cited passages of one answer; closes with the imported chat to open, if any."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"cited--dim", "cited--warning"}
 
@@ -43,7 +46,7 @@ class CitedPassages(ListDialog[None]):
         Binding("down", "list('cursor_down')", "Next passage", id="cited.down"),
         Binding("pageup", "scroll('page_up')", "Scroll up", id="cited.page-up"),
         Binding("pagedown", "scroll('page_down')", "Scroll down", id="cited.page-down"),
-        Binding("enter", "open", "Open the file in $EDITOR", id="cited.open"),
+        Binding("enter", "open", "Open the file in $EDITOR, or the chat", id="cited.open"),
         Binding("escape", "dismiss", "Close", id="cited.close"),
     ]
 
@@ -84,7 +87,8 @@ class CitedPassages(ListDialog[None]):
             return
         self.query_one(Static).update(Text("\n").join(self._lines(cited)))
         self.query_one(VerticalScroll).scroll_home(animate=False)
-        keys = KEYS if cited.chunk is not None else CLOSES
+        keys = CHAT_KEYS if self._citations[self._row].chat else KEYS
+        keys = keys if cited.chunk is not None else CLOSES
         self.query_one(Vertical).border_subtitle = keymap_of(self).fill(keys)
 
     @property
@@ -117,8 +121,12 @@ class CitedPassages(ListDialog[None]):
         cited = self._cited
         if cited is None or cited.chunk is None:
             return
+        citation = self._citations[self._row]
+        if citation.chat:
+            self.dismiss(ImportedChatSelected(cited_chat(citation, cited.key), citation.part))
+            return
         try:
-            edit(self.app, self._citations[self._row].path, cited.chunk)
+            edit(self.app, citation.path, cited.chunk)
         except SpecchatError as error:
             self.show_error(error)
 

@@ -5,21 +5,33 @@ from __future__ import annotations
 from contextlib import closing
 
 import pytest
+from textual.containers import Vertical
 from textual.pilot import Pilot
 from textual.widgets import OptionList
 
 from app.config import load_config
-from app.indexing.passage_index import open_passages, update
+from app.indexing.passage_index import find, open_passages, update
 from app.interface.chat import chat_list
 from app.interface.chat.chat_list import READ_ONLY
 from app.interface.chat.imported_chat import ImportedChatView
+from app.interface.dialogs.cited_passages import CitedPassages
 from app.interface.dialogs.search import ChatSearch
 from app.locations import Locations
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, USER
 from datastores.library.documents import CHATS, Document, Part, StoreDocument, dated_title
 from datastores.library.library import Library
-from tests.app.interface.conftest import Compare, Make, Stage, notices, ready, until
+from tests.app.interface.conftest import (
+    Compare,
+    Make,
+    Stage,
+    ask,
+    notices,
+    ready,
+    shown,
+    until,
+)
+from tests.app.interface.scripted import Script, passes_of
 
 HOSTILE = "\x1b]0;owned\x07[bold]Loops"
 
@@ -112,6 +124,28 @@ async def test_one_is_found_and_opened_at_the_message(stage: Make, history: Hist
         await until(pilot, lambda: isinstance(made.app.screen, ImportedChatView))
         await until(pilot, lambda: "Make a small loop." in read(made))
         made.app.screen.dismiss(None)
+
+
+async def test_a_citation_of_one_opens_it_at_the_message(stage: Make) -> None:
+    made = imported(stage)
+    with (
+        closing(Library.open(made.locations.library)) as library,
+        closing(open_passages(made.locations)) as passages,
+    ):
+        (passage,) = find(library, passages, "small loop", 1)
+    made.scripts[:] = [Script(passes_of("Loop first.", [0], 1), passages=(passage,))]
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot, made)
+        await ask(pilot, made, "How?")
+        assert "[1] chatgpt.zip: Knots (2025-08-12), message 2" in shown(made)
+        await pilot.press("alt+s")
+        await until(pilot, lambda: isinstance(made.app.screen, CitedPassages))
+        await until(
+            pilot, lambda: "Open chat" in str(made.app.screen.query_one(Vertical).border_subtitle)
+        )
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(made.app.screen, ImportedChatView))
+        await until(pilot, lambda: "Make a small loop." in read(made))
 
 
 async def test_an_import_by_another_process_is_listed(
