@@ -128,6 +128,11 @@ class Locations:
         return self.cache / "models.json"
 
     @property
+    def foreground(self) -> Path:
+        """Marks of the processes that somebody waits for."""
+        return self.cache / "foreground"
+
+    @property
     def log(self) -> Path:
         """llama.cpp's log, which must not reach the screen."""
         return self.cache / "llama.log"

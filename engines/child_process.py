@@ -35,6 +35,9 @@ MAX_LINE_BYTES = 2**28
 LOWEST_PRIORITY = 19
 """The niceness at which a child runs only when the processor is idle."""
 
+_DARWIN_PROCESS, _DARWIN_BACKGROUND = 4, 0x1000
+"""PRIO_DARWIN_PROCESS and PRIO_DARWIN_BG of macOS's sys/resource.h, which Python does not name."""
+
 TIMED_OUT = 1 if sys.platform == "win32" else -signal.SIGPROF
 """The exit code of a child that exceeds `limit_time`."""
 
@@ -313,12 +316,21 @@ def _claim_output() -> None:
 def _lower_priority(niceness: int) -> None:
     if niceness and sys.platform != "win32":
         os.nice(niceness)
-    if niceness == LOWEST_PRIORITY and sys.platform == "linux":
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    if niceness == LOWEST_PRIORITY:
         with suppress(OSError, psutil.Error):  # some sandboxes forbid it
-            psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
-    if niceness == LOWEST_PRIORITY and sys.platform == "win32":
+            _leave_machine_to_others()
+
+
+def _leave_machine_to_others() -> None:
+    """The lowest priority of processor and disk that the system has."""
+    if sys.platform == "linux":
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
+    elif sys.platform == "darwin":
+        os.setpriority(_DARWIN_PROCESS, 0, _DARWIN_BACKGROUND)
+    elif sys.platform == "win32":
         psutil.Process().nice(psutil.IDLE_PRIORITY_CLASS)
+        psutil.Process().ionice(psutil.IOPRIO_VERYLOW)
 
 
 def limit_memory(size: int) -> None:

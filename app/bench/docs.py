@@ -18,7 +18,7 @@ from time import perf_counter
 
 from app.bench.questions import KINDS, NOTHING, TWO, GradedQuestion, declines, is_right
 from app.cli.output import StatusLine
-from app.cli.stores import update_index
+from app.cli.stores import index_by_meaning, update_index
 from app.config import Options
 from app.conversation.assistant import Assistant
 from app.conversation.events import Event, Retrieved, Wrote
@@ -61,9 +61,7 @@ def indexed(
         if missing:
             raise InputError(f"{texts} holds no document '{min(missing)}'")
         update_index(options, locations, StatusLine())
-        with closing(ImportedTexts.open(locations, _raise)) as imports:
-            for _ in imports.embedding.embed() if imports.embedding else ():
-                pass
+        index_by_meaning(locations, StatusLine())
         yield locations
 
 

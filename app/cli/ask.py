@@ -49,6 +49,7 @@ from app.conversation.events import (
 from app.conversation.statistics import REMARK_KEY, STATES_KEY
 from app.engine.engine import Engine
 from app.figures import amount
+from app.foreground import Foreground
 from app.indexing.indexer import catch_up
 from app.indexing.passage_index import FoundPassage
 from app.locations import Locations, locate
@@ -148,7 +149,8 @@ def ask(
     used = _used(chosen, docs, locations)
     with open_history(locations) as history:
         model_thread = ModelThread(
-            lambda _: open_for_one_answer(options, locations, history, used, sequences)
+            lambda _: open_for_one_answer(options, locations, history, used, sequences),
+            Foreground(locations.foreground),
         )
         engine, assistant = load(model_thread)
         for restriction in engine.restrictions:

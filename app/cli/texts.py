@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from time import localtime, strftime
 
@@ -16,8 +18,9 @@ import click
 from app.cli import stores
 from app.cli.global_options import import_option, json_option, limit_option
 from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, duration
-from app.cli.stores import open_library, update_index
+from app.cli.stores import MeaningReport, index_by_meaning, open_library, update_index
 from app.config import Options
+from app.conversation.imported_texts import open_embedding
 from app.figures import amount
 from app.importing import session
 from app.importing.events import Event, FindingFiles, ImportFinished, ImportProgress, ImportReport
@@ -30,10 +33,14 @@ from app.locations import Locations, locate
 from app.runtime.deletion import delete_program_answers, forget_import
 from app.sanitise import clean, one_line
 from datastores.chats.records import PROGRAMS
-from datastores.errors import InputError, ModelError
+from datastores.errors import InputError, ModelError, SpecchatError
 
 MAX_NAMES = 10
 """Maximum skipped files listed for each reason on a terminal; a pipe gets all of them."""
+
+SOON_S = 45.0
+"""Longest time on every core that an import indexes by meaning unasked: on two that is a thousand
+notes."""
 
 NO_IMPORTS = "No imports. Add some with: specchat import PATH…"
 
@@ -54,9 +61,20 @@ NO_IMPORTS = "No imports. Add some with: specchat import PATH…"
     metavar="NAME",
     help="Name the import, to search it alone and to cite it.  [default: the name of PATH]",
 )
+@click.option(
+    "--meaning/--no-meaning",
+    default=None,
+    help="Index by meaning however long it takes, or not now; by default if that takes less than a"
+    " minute. The rest is indexed while specchat is open and idle.",
+)
 @click.pass_obj
 def import_(
-    options: Options, paths: tuple[Path, ...], as_json: bool, watch: bool | None, name: str
+    options: Options,
+    paths: tuple[Path, ...],
+    as_json: bool,
+    watch: bool | None,
+    meaning: bool | None,
+    name: str,
 ) -> None:
     """Import your files, to answer from them and to answer faster.
 
@@ -80,14 +98,18 @@ def import_(
         if watch is not None:
             _watch(paths, locations, watch, as_json)
         tokens = _indexed(options, locations, status)
+        by_meaning = _indexed_by_meaning(locations, status, meaning)
     except (KeyboardInterrupt, SystemExit):  # Ctrl-C, or SIGTERM and SIGHUP
         status.clear()
         click.echo("stopped; what was imported is kept: run the same command to resume", err=True)
         raise
     if as_json:
-        click.echo(_report_json(report, tokens))
-    elif tokens:
+        click.echo(_report_json(report, tokens, by_meaning))
+        return
+    if tokens:
         click.echo(f"indexed {amount(tokens, 'token')}")
+    if by_meaning is not None and by_meaning.seconds_left:
+        click.echo(_offer(by_meaning, paths))
 
 
 def _imported(
@@ -112,7 +134,7 @@ def _imported(
                             click.echo(line)
     except InputError:
         if as_json:
-            click.echo(_report_json(report, None))
+            click.echo(_report_json(report, None, None))
         raise
     return report
 
@@ -148,6 +170,30 @@ def _indexed(options: Options, locations: Locations, status: StatusLine) -> int 
     if tokens is None:
         click.echo("another specchat process is indexing it", err=True)
     return tokens
+
+
+def _indexed_by_meaning(
+    locations: Locations, status: StatusLine, wanted: bool | None
+) -> MeaningReport | None:
+    """Index by meaning for as long as that is `wanted`; None if it is not, or not possible."""
+    if wanted is False:
+        return None
+    try:
+        return index_by_meaning(locations, status, inf if wanted else SOON_S)
+    except ModelError as error:
+        reason = one_line(str(error), MAX_LINE_CHARACTERS)
+        click.echo(f"not indexed by meaning: {reason}", err=True)
+        return None
+
+
+def _offer(by_meaning: MeaningReport, paths: Sequence[Path]) -> str:
+    """How the rest can be indexed by meaning, in a line."""
+    done = f"{by_meaning.embedded:,} of {amount(by_meaning.total, 'passage')}"
+    quoted = " ".join(shlex.quote(one_line(str(path), MAX_LINE_CHARACTERS)) for path in paths)
+    return (
+        f"indexed {done} by meaning; the rest takes about {duration(by_meaning.seconds_left)}:"
+        f" leave specchat open and idle, or run specchat import --meaning {quoted}"
+    )
 
 
 def summary(report: ImportReport) -> Iterator[str]:
@@ -188,8 +234,10 @@ def _line(event: Event) -> str:
     return " · ".join(parts)
 
 
-def _report_json(report: ImportReport, tokens: int | None) -> str:
-    return json.dumps({**asdict(report), "redacted": report.redacted, "tokens": tokens})
+def _report_json(report: ImportReport, tokens: int | None, by_meaning: MeaningReport | None) -> str:
+    meaning = asdict(by_meaning) if by_meaning is not None else None
+    figures = {"redacted": report.redacted, "tokens": tokens, "meaning": meaning}
+    return json.dumps({**asdict(report), **figures})
 
 
 @click.command()
@@ -276,8 +324,8 @@ def find(
 ) -> None:
     """Find passages in your imported texts, best match first.
 
-    No model is loaded. Any of the WORDS may match, or words like them; rare ones count more. What
-    matches much worse than the best passage is left out.
+    Any of the WORDS may match, or words like them; rare ones count more. Passages that are indexed
+    by meaning also match in other words. What matches much worse than the best passage is left out.
     """
     locations, status = locate(options.data_dir), StatusLine()
     with open_library(locations) as library, closing(open_passages(locations)) as passages:
@@ -287,7 +335,16 @@ def find(
             status.show(f"indexing {amount(left, 'text')}")
         status.clear()
         query = " ".join(words)
-        found = find_passages(library, passages, query, limit, paths, gate=Gate.MATCHING)
+        with closing(open_embedding(passages, locations, _warn)) as embedding:
+            found = find_passages(
+                library,
+                passages,
+                query,
+                limit,
+                paths,
+                gate=Gate.MATCHING,
+                dense=embedding.retriever(),
+            )
         empty = passages.empty
     if as_json:
         click.echo(json.dumps({"passages": [_passage_json(one) for one in found]}))
@@ -296,6 +353,10 @@ def find(
         click.echo("\n".join(_passage_lines(one)))
     if not found:
         click.echo(NO_IMPORTS if empty else "No match.", err=True)
+
+
+def _warn(error: SpecchatError) -> None:
+    click.echo(one_line(str(error), MAX_LINE_CHARACTERS), err=True)
 
 
 def _passage_lines(one: FoundPassage) -> Iterator[str]:

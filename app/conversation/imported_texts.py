@@ -101,17 +101,15 @@ class ImportedTexts:
         Raises:
             InputError: the settings file is invalid.
         """
-        setting = load_config(locations.settings).embedding
         library, passages = Library.open(locations.library), open_passages(locations)
-        embedding = PassageEmbedding(
-            PassageStore(passages.store.new_connection()),
-            locations.probes,
-            partial(choose_embedder, locations, setting),
-            report,
-            configured=bool(setting),
-        )
+        embedding = open_embedding(passages, locations, report)
         load = partial(load_question_model, embedded_question_model(), report)
         return cls(library, passages, locations, embedding, load)
+
+    def warm_up(self) -> None:
+        """Load the embedding model on a thread, if there are vectors to search with it."""
+        if self.embedding is not None:
+            self.embedding.warm_up()
 
     def close(self) -> None:
         with closing(self._library), closing(self._passages):
@@ -259,6 +257,27 @@ def chat_material(earlier: Sequence[StoredMessage], content: str, asked: str) ->
         and not stored_citations(one.statistics)
     )
     return (*told, *own)
+
+
+def open_embedding(
+    passages: PassageStore, locations: Locations, report: Callable[[SpecchatError], object]
+) -> PassageEmbedding:
+    """Search of `passages` by meaning, with the embedding model of the settings.
+
+    Args:
+        report: takes errors that prevent the use of the model.
+
+    Raises:
+        InputError: the settings file is invalid.
+    """
+    setting = load_config(locations.settings).embedding
+    return PassageEmbedding(
+        PassageStore(passages.store.new_connection()),
+        locations,
+        partial(choose_embedder, locations, setting),
+        report,
+        configured=bool(setting),
+    )
 
 
 def load_question_model(

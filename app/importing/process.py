@@ -14,6 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from app.foreground import Foreground
 from app.importing.events import (
     Event,
     FindingFiles,
@@ -108,7 +109,10 @@ def import_and_report(arguments: Sequence[str]) -> None:
 
 def _events(locations: Locations, paths: Sequence[Path], only: Set[str] | None) -> Iterator[Event]:
     locations.create()
-    with closing(Library.open(locations.library)) as library:
+    with (
+        Foreground(locations.foreground).work(),
+        closing(Library.open(locations.library)) as library,
+    ):
         yield from import_into(library, locations, paths, only)
 
 

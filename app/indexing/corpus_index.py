@@ -12,7 +12,6 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import monotonic, sleep
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from datastores.crest.texts import TokenText
 from datastores.errors import StoreError
 from datastores.library.documents import CHATS, CODE, NOTES, SHELL
 from datastores.library.library import Library
+from datastores.pauses import pause_here
 from datastores.storage.files import WorkLock
 from datastores.storage.integrity import discard_quarantined
 from datastores.token_cache import TokenCache, TokenizedText, TokenSpan
@@ -46,11 +46,8 @@ SLICE_CHARACTERS = 2**20
 TOKENS_FILE = "tokens.db"
 CREST_FILE = "crest.db"
 LOCK_FILE = "work.lock"
-WANTED_SUFFIX = ".wanted"
-"""Suffix of the file next to the lock that a process touches when it waits for the lock."""
 LOCK_TIMEOUT_S = 60.0
 """Time that deleting a text waits for a process that is indexing."""
-LOCK_RETRY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +90,6 @@ class CorpusIndex:
         self._cache = cache
         self._crest = crest
         self._vocabulary = vocabulary
-
-    def last_wanted(self) -> int:
-        """A value that changes when another process needs the lock; its holder must release it."""
-        try:
-            return self.lock.path.with_suffix(WANTED_SUFFIX).stat().st_mtime_ns
-        except FileNotFoundError:
-            return 0
 
     def is_due(self) -> bool:
         """Whether `run` has anything to do. Reads every key, so not for the interface's thread."""
@@ -145,6 +135,7 @@ class CorpusIndex:
         imports = _has_imports(keys)
         characters = tokens = 0
         for number, key in enumerate(keys, start=1):
+            pause_here()
             parts = self.corpus.read(key)
             if parts:
                 batch.append(tokenize_text(key, parts, self._vocabulary))
@@ -175,6 +166,7 @@ class CorpusIndex:
 
     def _spans(self, keys: Sequence[bytes]) -> Iterator[TokenText]:
         for text in self._cache.read(keys):
+            pause_here()
             yield from token_texts(text)
 
 
@@ -201,10 +193,11 @@ def tokenize_text(key: bytes, parts: Sequence[CorpusText], vocabulary: Vocabular
             tokens = np.array(part.tokens, dtype=np.uint32)
         else:
             # Piece by piece into arrays: a list of Python integers takes nine times the memory.
-            pieces = (vocabulary.encode(piece) for piece in split_text(part.text))
-            tokens = np.concatenate(
-                [np.empty(0, np.uint32), *(np.array(piece, np.uint32) for piece in pieces)]
-            )
+            pieces = [np.empty(0, np.uint32)]
+            for piece in split_text(part.text):
+                pause_here()
+                pieces.append(np.array(vocabulary.encode(piece), np.uint32))
+            tokens = np.concatenate(pieces)
         spans.append(TokenSpan(KINDS[part.kind], tokens))
     return TokenizedText(key, tuple(spans))
 
@@ -273,17 +266,13 @@ def forget_removed_texts(locations: Locations, budget_bytes: int) -> None:
 
 @contextmanager
 def _held(path: Path) -> Iterator[None]:
-    """Hold a lock that others release after a short time, or when they see that it is wanted."""
-    lock, started = WorkLock(path), monotonic()
-    if not lock.acquire():
-        path.with_suffix(WANTED_SUFFIX).touch()
-    while not lock.acquire():
-        if monotonic() - started > LOCK_TIMEOUT_S:
-            raise StoreError(
-                f"{path.parent} is in use by another specchat, so deleted text is still in it: try"
-                " again when that one is done"
-            )
-        sleep(LOCK_RETRY_S)
+    """Hold a lock that others release after a short time, or when it is claimed."""
+    lock = WorkLock(path)
+    if not lock.claim(LOCK_TIMEOUT_S):
+        raise StoreError(
+            f"{path.parent} is in use by another specchat, so deleted text is still in it: try"
+            " again when that one is done"
+        )
     try:
         yield
     finally:

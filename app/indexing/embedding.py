@@ -1,9 +1,8 @@
-"""Embeds the passages while idle, and searches those that are embedded.
+"""Searches passages by meaning, and embeds those that are not embedded yet.
 
-Without an embedding model, texts are searched by their words alone. Passages are embedded in small
-batches on a separate thread, so that a question need not wait, and are searchable at once. Search
-is exact: 100 thousand vectors of 384 dimensions take 35 ms of CPU (47 ms for sixteen queries),
-while building an HNSW graph of 10 thousand takes 3.6 s in every session.
+Without an embedding model, texts are searched by their words alone. Search is exact: 100 thousand
+vectors of 384 dimensions take 35 ms of CPU (47 ms for sixteen queries), while building an HNSW
+graph of 10 thousand takes 3.6 s in every session. `embedding_process` embeds.
 """
 
 from __future__ import annotations
@@ -11,42 +10,38 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
+from app.indexing.embedding_process import (
+    EmbeddingProcess,
+    EmbeddingProgress,
+    is_embedding_due,
+    load_model,
+)
+from app.locations import Locations
 from datastores.errors import ModelError, SpecchatError
-from datastores.passages.embeddings import Embedder, StoredVectors, UnrelatedTexts
+from datastores.passages.embeddings import Embedder, StoredVectors
 from datastores.passages.store import PassageStore
+from datastores.storage.files import WorkLock
 from engines.retrieval.dense import DenseRetriever
 
 if TYPE_CHECKING:
     from engines.llama.embedding import EmbeddingModel
 
-MIN_BATCH_S, MAX_BATCH_S = 0.1, 0.4
-"""Bounds of the time for a batch of passages, outside of which the batch is doubled or halved."""
-MAX_BATCH = 64
+LOCK_FILE = "embedding.lock"
+"""Held by the one process that embeds while it is idle."""
 POLL_S = 0.05
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddingProgress:
-    """Number of passages embedded, and of all passages."""
-
-    done: int
-    total: int
-
-
 class PassageEmbedding:
-    """Embeds and searches the passages of one store. For one thread.
+    """Searches the passages of one store by meaning. For one thread.
 
     Args:
         passages: over a connection of its own; `close` closes it.
-        probe_cache: see `engines.llama.model.load`.
         choose: returns the file of the embedding model, or None for none. May take a while.
         report: called once for each error that prevents the use of a model.
         configured: whether the settings name the model.
@@ -55,7 +50,7 @@ class PassageEmbedding:
     def __init__(
         self,
         passages: PassageStore,
-        probe_cache: Path,
+        locations: Locations,
         choose: Callable[[], Path | None],
         report: Callable[[SpecchatError], object],
         *,
@@ -63,21 +58,35 @@ class PassageEmbedding:
     ) -> None:
         self._passages = passages
         self._stored = StoredVectors(passages)
-        self._probe_cache = probe_cache
+        self._locations = locations
         self._choose = choose
         self._report = report
         self._unchecked = configured
         self._reported: set[str] = set()
         self._model: EmbeddingModel | None = None
+        self._loading: Future[EmbeddingModel] | None = None
         self._retriever: DenseRetriever | None = None
+        self._process: EmbeddingProcess | None = None
         self._thread = ThreadPoolExecutor(1, "embedding")
 
     def close(self) -> None:
-        """Wait for the batch in progress, and close the store."""
+        """End the process that embeds, and close the store."""
+        if self._process is not None:
+            self._process.close()
         self._thread.shutdown(cancel_futures=True)
         if self._retriever is not None:
             self._retriever.close()
         self._passages.close()
+
+    def warm_up(self) -> None:
+        """Load the model of the stored vectors, if any, on a thread, while the caller loads others.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        embedder = self._stored.embedder
+        if embedder is not None and self._model is None and self._loading is None:
+            self._loading = self._thread.submit(_load_warm, Path(embedder.path), self._locations)
 
     def retriever(self, texts: frozenset[bytes] | None = None) -> DenseRetriever | None:
         """Searches the passages embedded so far; None if there are none, or no model for them.
@@ -130,53 +139,31 @@ class PassageEmbedding:
         return embedded == total
 
     def embed(self) -> Generator[EmbeddingProgress | None]:
-        """Embed all passages that are not embedded; may be stopped at any yield and started again.
+        """Have a process of the lowest priority embed all passages that are not embedded, a batch
+        between two yields; may be stopped at any yield and started again.
 
-        Yields None while there is nothing to report.
+        Yields None while there is nothing to report. Ends if another process does it.
 
         Raises:
             StoreError: the store cannot be read or written.
         """
+        lock = WorkLock(self._locations.projections / LOCK_FILE)
         try:
-            yield from self._embed()
+            path = yield from self._elsewhere(self._choose)
+            if path is None:
+                if self._stored.embedder is not None:
+                    self._stored.drop()
+            elif is_embedding_due(self._passages, path) and lock.acquire():
+                self._process = process = EmbeddingProcess(path, self._locations)
+                while progress := (yield from self._elsewhere(process.more)):
+                    yield progress
         except ModelError as error:
             self._tell(error)
-
-    def _embed(self) -> Generator[EmbeddingProgress | None]:
-        path = yield from self._elsewhere(self._choose)
-        if path is None:
-            if self._stored.embedder is not None:
-                self._stored.drop()
-            return
-        if self._model is None or self._model.path != path:
-            self._model = yield from self._elsewhere(partial(self._load, path))
-        model = self._model
-        embedder = yield from self._embedder(model)
-        self._stored.bind(embedder)
-        missing, at, batch = self._stored.missing(), 0, 1
-        done, total = self._stored.counts()
-        while at < len(missing):
-            started = perf_counter()
-            texts = self._stored.texts(missing[at : at + batch])
-            at += batch
-            read = [one.text for one in texts]
-            vectors = yield from self._elsewhere(partial(model.encode_passages, read))
-            seconds = perf_counter() - started
-            self._stored.add(embedder, [one.digest for one in texts], vectors)
-            done += len(texts)
-            yield EmbeddingProgress(done, total)
-            if seconds < MIN_BATCH_S:
-                batch = min(2 * batch, MAX_BATCH)
-            elif seconds > MAX_BATCH_S:
-                batch = max(batch // 2, 1)
-
-    def _embedder(self, model: EmbeddingModel) -> Generator[None, None, Embedder]:
-        """The description of `model` to store with its vectors."""
-        known = self._stored.embedder
-        if known is not None and known.fingerprint == model.fingerprint:
-            return replace(known, path=str(model.path))
-        unrelated = yield from self._elsewhere(partial(_compare_unrelated, model))
-        return Embedder(model.fingerprint, str(model.path), model.width, unrelated)
+        finally:
+            if self._process is not None:
+                self._process.close()
+                self._process = None
+            lock.release()
 
     def _elsewhere(self, work: Callable[[], T]) -> Generator[None, None, T]:
         """The result of `work`, run on the embedding thread."""
@@ -197,9 +184,7 @@ class PassageEmbedding:
     def _usable(self, embedder: Embedder) -> EmbeddingModel | None:
         """The model of the stored vectors; None, with a report, if it is missing or changed."""
         try:
-            if self._model is None or self._model.fingerprint != embedder.fingerprint:
-                self._model = self._load(self._where(Path(embedder.path)))
-            model = self._model
+            model = self._loaded(embedder)
             if (model.fingerprint, model.width) == (embedder.fingerprint, embedder.width):
                 return model
             self._tell(
@@ -212,20 +197,19 @@ class PassageEmbedding:
             self._tell(error)
         return None
 
+    def _loaded(self, embedder: Embedder) -> EmbeddingModel:
+        loading, self._loading = self._loading, None
+        if loading is not None:
+            with suppress(ModelError):  # it may have moved, which is looked for below
+                self._model = loading.result()
+        if self._model is None or self._model.fingerprint != embedder.fingerprint:
+            self._model = load_model(self._where(Path(embedder.path)), self._locations)
+        return self._model
+
     def _where(self, path: Path) -> Path:
         """The present path of the model that was at `path`: a Python upgrade, for instance, moves
         the built-in one."""
         return path if os.path.isfile(path) else self._choose() or path
-
-    def _load(self, path: Path) -> EmbeddingModel:
-        from engines.llama.embedding import EmbeddingModel
-
-        if not os.path.isfile(path):
-            raise ModelError(
-                f"the embedding model {path} is missing: put it back, or choose another in the"
-                " settings"
-            )
-        return EmbeddingModel(path, probe_cache=self._probe_cache)
 
     def _tell(self, error: ModelError) -> None:
         if str(error) not in self._reported:
@@ -233,7 +217,8 @@ class PassageEmbedding:
             self._report(ModelError(f"imports are searched by words only: {error}"))
 
 
-def _compare_unrelated(model: EmbeddingModel) -> UnrelatedTexts:
-    from engines.llama.unrelated_texts import compare_unrelated
-
-    return compare_unrelated(model)
+def _load_warm(path: Path, locations: Locations) -> EmbeddingModel:
+    """The model at `path`, whose weights a first pass has read from the disk."""
+    model = load_model(path, locations)
+    model.encode_queries([""])
+    return model

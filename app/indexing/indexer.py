@@ -6,9 +6,10 @@ tokenizer. It also merges additions into the large store, after a minute without
 mains power.
 
 The child has the lowest priority, since building CREST of a large library takes memory and minutes
-and must not slow the answer being written. It emits a message for each step and may be killed at
-any time. It exits when another process has to erase something: what it holds in memory must not be
-written after that.
+and must not slow the answer being written. It pauses while somebody waits for any specchat, emits a
+message for each step, and may be killed at any time. It exits when another process claims its lock,
+to erase something or to index an import at once: what it holds in memory must not be written after
+that.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from subprocess import Popen
 from threading import Event, Thread
 from time import monotonic
 
+from app.foreground import Foreground
 from app.indexing.corpus_index import CorpusIndex, IndexingProgress, open_index
 from app.indexing.refresh import is_due, refresh
 from app.indexing.vocabularies import open_vocabulary
@@ -30,6 +32,7 @@ from app.locations import Locations
 from app.machine import on_battery
 from app.remaining_time import RemainingTime
 from datastores.errors import SpecchatError, StoreError
+from datastores.pauses import pause_with
 from engines.child_process import LOWEST_PRIORITY, ChildProcess, emit, run_child, start_detached
 from engines.target import Vocabulary
 
@@ -110,7 +113,11 @@ class Indexer:
         corpus = index.corpus
         message, version = corpus.last_message(), corpus.library_version()
         due, merged, changed = True, False, monotonic()
+        foreground = Foreground(self._locations.foreground)
         while not self._closing.is_set():
+            if foreground.busy():
+                self._closing.wait(POLL_INTERVAL_S)
+                continue
             refused, current, before = False, corpus.library_version(), message
             if current != version:
                 # Wait until the version is stable: an import is written in many transactions.
@@ -212,7 +219,7 @@ def _index_messages(index: CorpusIndex, message: int) -> tuple[int, bool]:
 
 
 CHECK_INTERVAL_S = 0.2
-"""Time between two checks whether another process requests the stores."""
+"""Time between two checks whether another process claims the stores."""
 
 
 def bring_up_to_date(arguments: Sequence[str]) -> None:
@@ -225,6 +232,7 @@ def bring_up_to_date(arguments: Sequence[str]) -> None:
     model, data, cache, config, budget, settle = arguments
     locations = Locations(Path(data), Path(cache), Path(config))
     vocabulary = open_vocabulary(Path(model))
+    pause_with(Foreground(locations.foreground).wait)
     with open_index(locations, vocabulary, int(budget)) as index, _exit_when_preempted(index):
         if index.lock.acquire():
             for progress in refresh(index, locations, settle=settle == "1"):
@@ -233,12 +241,12 @@ def bring_up_to_date(arguments: Sequence[str]) -> None:
 
 @contextmanager
 def _exit_when_preempted(index: CorpusIndex) -> Iterator[None]:
-    """Exit the process, from a thread, as soon as another process requests the stores."""
-    before, done = index.last_wanted(), Event()
+    """Exit the process, from a thread, as soon as another process claims the stores."""
+    before, done = index.lock.last_claimed(), Event()
 
     def watch() -> None:
         while not done.wait(CHECK_INTERVAL_S):
-            if index.last_wanted() != before:
+            if index.lock.last_claimed() != before:
                 os._exit(EXIT_YIELDED)
 
     watching = Thread(target=watch, daemon=True)

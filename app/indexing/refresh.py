@@ -1,7 +1,8 @@
 """What follows a change of chats or imported texts: all that is built from them is updated.
 
-Passages and their word counts come first, since answers can use them at once; token ids and CREST
-of the model's tokenizer follow.
+Passages and their word counts come first, since answers can use them at once and they need no
+model; token ids and CREST of the model's tokenizer follow. `embedding` is separate, since it may
+take hours.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from time import monotonic
 from app.indexing.corpus_index import CorpusIndex, IndexingProgress
 from app.indexing.passage_index import open_passages, update
 from app.locations import Locations
+from datastores.library.library import Library
+from datastores.passages.store import PassageStore
 from datastores.passages.word_counts import StoredWords
+from datastores.pauses import pause_here
 
 REPORT_INTERVAL_S = 0.1
 """Time between two reports about passages."""
@@ -31,6 +35,22 @@ def is_due(index: CorpusIndex, locations: Locations) -> bool:
         return stale or bool(StoredWords(passages).missing()) or index.is_due()
 
 
+def refresh_passages(library: Library, passages: PassageStore) -> Generator[IndexingProgress]:
+    """Bring passages and their word counts up to date; may be stopped at any yield.
+
+    Raises:
+        StoreError: a store cannot be read or written.
+    """
+    total, report_at = 0, 0.0
+    counting = (0 for _ in StoredWords(passages).fill())
+    for left in chain(update(library, passages), counting):
+        pause_here()
+        total = max(total, left)
+        if monotonic() >= report_at:
+            yield IndexingProgress(total - left, total, 0, imports=True)
+            report_at = monotonic() + REPORT_INTERVAL_S
+
+
 def refresh(
     index: CorpusIndex, locations: Locations, *, settle: bool = False
 ) -> Generator[IndexingProgress]:
@@ -42,12 +62,6 @@ def refresh(
     Raises:
         StoreError: a store cannot be read or written.
     """
-    total, report_at = 0, 0.0
     with closing(open_passages(locations)) as passages:
-        counting = (0 for _ in StoredWords(passages).fill())
-        for left in chain(update(index.corpus.library, passages), counting):
-            total = max(total, left)
-            if monotonic() >= report_at:
-                yield IndexingProgress(total - left, total, 0, imports=True)
-                report_at = monotonic() + REPORT_INTERVAL_S
+        yield from refresh_passages(index.corpus.library, passages)
     yield from index.run(settle=settle)

@@ -15,6 +15,7 @@ from textual.theme import Theme
 
 from app.conversation.session_statistics import SessionStatistics
 from app.conversation.unsent import UnsentTexts, read_unsent, write_unsent
+from app.foreground import Foreground
 from app.interface.chat.chat_actions import ChatActions
 from app.interface.chat.chat_list import ChatList
 from app.interface.chat.chat_navigation import ChatNavigation
@@ -93,7 +94,9 @@ class ChatScreen(Screen[None]):
         super().__init__()
         self._history, self._locations = history, locations
         self._session_statistics = SessionStatistics()
-        self.conversation = Conversation(history, open_model, self._session_statistics)
+        self.conversation = Conversation(
+            history, open_model, self._session_statistics, Foreground(locations.foreground)
+        )
         self.chat_actions = ChatActions(self.conversation, history, locations)
         self.chat_settings = ChatSettings(self.conversation, history, locations)
         self.model_switch = ModelSwitch(self.conversation, self._session_statistics, locations)

@@ -1,5 +1,9 @@
 """Idle work on the model's thread, in short slices: a question waits for at most one slice.
 
+It keeps that thread's priority, unlike the processes that embed, index and train: a thread of a
+lower one would hold the model's lock for seconds beside other programs. So nothing may wait for it:
+no slice begins while somebody waits for this process or any other (`app.foreground`).
+
 `IdleWork` is the work for one model: it tracks whether there is something to do, and pauses on
 battery or when the user pauses it. `IdleQueue` schedules the slices, and switches to other work
 when another model is loaded.
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
 
 BATTERY_CHECK_S = 10.0
 """Seconds between two checks of the power supply."""
+RETRY_S = 0.2
+"""Seconds between two looks whether somebody still waits."""
 
 Begin = Callable[[bool], "Generator[EncodingProgress | None]"]
 """Begins the work; the argument tells whether texts may have been added or removed."""
@@ -133,7 +139,7 @@ class IdleQueue:
     """Queues the idle work of the current model behind everything else on its thread.
 
     Args:
-        is_asked: whether a question waits or is being answered.
+        is_asked: whether somebody waits for this process or any other.
     """
 
     def __init__(self, executor: Executor, is_asked: Callable[[], bool]) -> None:
@@ -142,6 +148,7 @@ class IdleQueue:
         self._lock = threading.Lock()
         self._works: Sequence[SlicedWork] = ()
         self._queued: Future[None] | None = None
+        self._retry: threading.Timer | None = None
         self._closed = False
 
     def replace(self, works: Sequence[SlicedWork]) -> None:
@@ -164,6 +171,8 @@ class IdleQueue:
         """Stop queueing; returns the slice that may still be queued or running."""
         with self._lock:
             self._closed = True
+            if self._retry is not None:
+                self._retry.cancel()
             return self._queued
 
     def _submit(self) -> None:
@@ -172,9 +181,19 @@ class IdleQueue:
             self._queued.add_done_callback(_report_defect)
 
     def _slice(self) -> None:
-        if not self._is_asked() and any(work.slice() for work in self._works):
+        if self._is_asked():
+            self._resume_later()
+        elif any(work.slice() for work in self._works):
             with self._lock:
                 self._submit()
+
+    def _resume_later(self) -> None:
+        """Nobody tells when another process has answered."""
+        with self._lock:
+            if not self._closed:
+                self._retry = threading.Timer(RETRY_S, self.resume)
+                self._retry.daemon = True
+                self._retry.start()
 
 
 def _report_defect(done: Future[None]) -> None:

@@ -27,7 +27,7 @@ from datastores.errors import ModelError, SpecchatError
 from datastores.storage.files import is_running, process_id, process_id_of
 from engines.child_process import ChildProcess
 
-POLL_S = 0.5
+POLL_S = 0.1
 """Seconds between two checks of the conditions."""
 CHECK_S = 15.0
 """Seconds between two counts of new answers."""
@@ -87,7 +87,7 @@ class LearningConditions:
 
     Attributes:
         quiet_s: seconds without a key press or an answer.
-        is_busy: whether the model is used.
+        is_busy: whether the model is used, or somebody waits for another process.
         is_loaded: whether other programs keep the machine busy.
     """
 

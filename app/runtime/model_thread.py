@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from app.conversation.attachments import Attachment
 from app.conversation.events import Event
+from app.foreground import Foreground
 from app.runtime.idle_work import IdleQueue
 from datastores.errors import ModelError, SpecchatError
 
@@ -80,12 +81,16 @@ Begin = Callable[[Answers], Generator[Event]]
 class ModelThread:
     """Loads one model at a time and runs everything that uses it, one after the other.
 
+    Args:
+        foreground: is marked while an answer waits or is written.
+
     Attributes:
         model: None while none is loaded.
     """
 
-    def __init__(self, open_model: OpenModel) -> None:
+    def __init__(self, open_model: OpenModel, foreground: Foreground) -> None:
         self.model: Model | None = None
+        self._foreground = foreground
         self._open_model = open_model
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="model")
         self._first: Future[None] | None = None
@@ -125,9 +130,11 @@ class ModelThread:
         Raises (in the future):
             SpecchatError: why there is no answer, or only a part of it.
         """
+        ended = self._foreground.begin()
         self.load()
         self._stopped = False
         self._answer = self._executor.submit(self._run, begin, emit)
+        self._answer.add_done_callback(lambda _: ended())
         self._answer.add_done_callback(lambda _: self._idle.resume())
         return self._answer
 
@@ -168,7 +175,8 @@ class ModelThread:
         return True
 
     def _is_asked(self) -> bool:
-        return self._answer is not None and not self._answer.done()
+        own = self._answer is not None and not self._answer.done()
+        return own or self._foreground.busy()
 
     def _open(self, choice: str | None) -> None:
         self.model = self._open_model(choice)

@@ -11,7 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.chat_settings import DOCS_OFF
 from app.config import Options
+from app.foreground import Foreground
 from app.indexing.corpus_index import IndexingProgress
 from app.locations import Locations
 from app.runtime.idle_work import NotifyIdle
@@ -63,7 +65,7 @@ def open_model(
     config = load_config(locations.settings)
     engine = load(options, locations)
     open_chat_states(engine, locations.chat_states, config.chat_states.max_bytes)
-    imports = _imports(engine, locations)
+    imports = _imports(locations, engine.resources.errors)
     # A connection of its own, so that no other thread waits with the model's for a lock.
     history = history.new_connection()
     work = _idle_work(engine, locations, history, imports, notify_idle)
@@ -128,23 +130,28 @@ def open_for_one_answer(
     from app.engine.loading import load, open_chat_states
 
     config = load_config(locations.settings)
-    engine = load(options, locations, light=True)
-    open_chat_states(engine, locations.chat_states, config.chat_states.max_bytes)
-    imports = _imports(engine, locations) if locations.passages.exists() else None
-    assistant = Assistant(
-        engine,
-        history,
-        imports,
-        default_docs=config.docs,
-        docs=docs,
-        stop=stop,
-    )
-
-    def close() -> None:
-        engine.close()  # what it still records asks whether its documents exist
+    errors: list[SpecchatError] = []
+    with ExitStack() as opened:
+        imports = _imports(locations, errors) if locations.passages.exists() else None
         if imports is not None:
-            imports.close()
-
+            opened.callback(imports.close)
+            if docs != DOCS_OFF:
+                imports.warm_up()
+        engine = load(options, locations, light=True)
+        # The list that `imports` reports to becomes the engine's.
+        errors[:0] = engine.resources.errors
+        engine.resources.errors = errors
+        opened.callback(engine.close)
+        open_chat_states(engine, locations.chat_states, config.chat_states.max_bytes)
+        assistant = Assistant(
+            engine,
+            history,
+            imports,
+            default_docs=config.docs,
+            docs=docs,
+            stop=stop,
+        )
+        close = opened.pop_all().close
     return Model(engine.name, "", assistant, close, engine, engine.path)
 
 
@@ -174,12 +181,15 @@ def _about_device(model: Path) -> str:
     return UNUSED_GPU.format(gpu=gpu) if gpu else ""
 
 
-def _imports(engine: Engine, locations: Locations) -> ImportedTexts | None:
-    """The imported texts; None, with an error of the engine, if they cannot be opened."""
+def _imports(locations: Locations, errors: list[SpecchatError]) -> ImportedTexts | None:
+    """The imported texts; None if they cannot be opened. Puts errors, also later ones, into
+    `errors`."""
     from app.conversation.imported_texts import ImportedTexts
 
-    with engine.resources.collecting_errors():
-        return ImportedTexts.open(locations, engine.resources.errors.append)
+    try:
+        return ImportedTexts.open(locations, errors.append)
+    except SpecchatError as error:
+        errors.append(error)
     return None
 
 
@@ -248,9 +258,10 @@ def _learner(
         )
         return min(found, key=lambda new: new.missing)
 
+    foreground = Foreground(locations.foreground)
     conditions = LearningConditions(
         quiet_s=config.learn_after,
-        is_busy=engine.busy.locked,
+        is_busy=lambda: engine.busy.locked() or foreground.busy(),
         new_answers=fewest_missing,
         is_loaded=OtherLoad(),
     )

@@ -47,6 +47,7 @@ from datastores.crest.selection import (
     utilities,
 )
 from datastores.crest.texts import TokenText, joined
+from datastores.pauses import pause_here
 
 MAX_NGRAM = 4
 """Largest n. Longer n-grams add almost nothing."""
@@ -159,6 +160,7 @@ def select(
         found = StoredNodes(columns)
         for part in parts_of(counted.levels, PART_STRINGS):
             for length in range(1, longest + 1):
+                pause_here()
                 nodes = candidates(part, length, utilities(part, length), low)
                 found.append(select_nodes(nodes, low))
         least = _filling_threshold(found, low, room * OVERFILL)
@@ -167,6 +169,7 @@ def select(
             stored = iter(found)
             for part in parts_of(counted.levels, PART_STRINGS):
                 for _ in range(longest):
+                    pause_here()
                     nodes = next(stored)
                     yield part, select_nodes(nodes, least) if least > low else nodes
 
@@ -201,6 +204,7 @@ class StoredNodes:
 
     def __iter__(self) -> Iterator[Nodes]:
         for length, first, last in self._spans:
+            pause_here()
             columns = (self._roots, self._depths, self._strings, self._utilities)
             yield Nodes(length, *(column.read(first, last) for column in columns))
 

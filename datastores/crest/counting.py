@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from datastores.crest.columns import SpilledColumn
 from datastores.crest.texts import KINDS, SLICE_POSITIONS, JoinedTexts
+from datastores.pauses import pause_here
 
 Ints = NDArray[np.int32]
 Wide = NDArray[np.uint64]
@@ -165,6 +166,7 @@ class _StringCounter:
 
     def _slices(self) -> Iterator[tuple[int, int]]:
         for start in range(0, len(self._text), SLICE_POSITIONS):
+            pause_here()
             yield start, min(start + SLICE_POSITIONS, len(self._text))
 
     def _ranges(self) -> Iterator[tuple[int, int]]:
@@ -192,7 +194,9 @@ class _StringCounter:
         found = list(self._occurrences(first, last))
         keys = np.concatenate([np.empty(0, np.uint64), *(one.keys for one in found)])
         suffixes = np.concatenate([np.empty(0, np.int32), *(one.suffixes for one in found)])
+        pause_here()
         order = np.argsort(keys, kind="stable")
+        pause_here()
         keys = keys[order]
         starts = np.flatnonzero(np.diff(keys, prepend=~keys[:1]))
         counts = np.diff(starts, append=len(keys))
@@ -201,6 +205,7 @@ class _StringCounter:
         numbers = np.empty(len(keys), np.int32)
         numbers[order] = np.repeat(named, counts)
         starts, counts = starts[frequent], counts[frequent]
+        pause_here()
         kinds = self._kinds_of(found, numbers, len(counts))
         self._write(found, numbers, number)
         return self._level(keys[starts], counts, suffixes[order[starts]], kinds)

@@ -100,21 +100,16 @@ class StoredVectors:
         )
         return row["embedded"], row["total"]
 
-    def missing(self) -> list[bytes]:
-        """The digests of passages without a vector, ascending."""
-        rows = self._store.rows(
-            "SELECT DISTINCT digest FROM chunks WHERE NOT EXISTS"
-            " (SELECT 1 FROM vectors WHERE vectors.digest = chunks.digest) ORDER BY digest"
-        )
-        return [bytes(row["digest"]) for row in rows]
-
-    def texts(self, digests: Sequence[bytes]) -> list[UnembeddedText]:
-        """The texts of the chunks with these digests, without those that no longer exist."""
-        sql = "SELECT digest, heading, content FROM chunks WHERE digest = ? LIMIT 1"
+    def unembedded(self, after: bytes, limit: int) -> list[UnembeddedText]:
+        """The first `limit` chunks without a vector, by digest, whose digest is above `after`."""
+        sql = """
+            SELECT digest, heading, content FROM chunks WHERE digest > ? AND NOT EXISTS
+            (SELECT 1 FROM vectors WHERE vectors.digest = chunks.digest)
+            GROUP BY digest ORDER BY digest LIMIT ?
+        """
         return [
             UnembeddedText(bytes(row["digest"]), f"{row['heading']}\n{row['content']}".strip())
-            for digest in digests
-            for row in self._store.rows(sql, (digest,))
+            for row in self._store.rows(sql, (after, limit))
         ]
 
     def add(self, embedder: Embedder, digests: Sequence[bytes], vectors: Vectors) -> None:

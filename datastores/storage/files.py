@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from time import time
+from time import monotonic, sleep, time
 from typing import Any
 
 import psutil
@@ -98,11 +98,16 @@ def make_private(path: Path) -> None:
         path.chmod(stat.S_IMODE(status.st_mode) & ~OTHERS)
 
 
+WANTED_SUFFIX = ".wanted"
+"""Suffix of the file next to a lock that a process touches when it waits for the lock."""
+RETRY_S = 0.05
+
+
 class WorkLock:
     """Decides which process does the idle and index work: a file lock.
 
     The threads of its holder share it. The operating system releases it when the holder ends, even
-    if it is killed.
+    if it is killed. Idle work that holds it gives it up when another process claims it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -134,6 +139,28 @@ class WorkLock:
                 f"cannot lock {self.path}: {error.strerror}; choose another place with --data-dir"
             ) from error
         return True
+
+    def claim(self, timeout_s: float) -> bool:
+        """Take it within `timeout_s`, and tell a holder that does idle work to give it up.
+
+        Raises:
+            StoreError: as `acquire`.
+        """
+        started = monotonic()
+        if not self.acquire():
+            self.path.with_suffix(WANTED_SUFFIX).touch()
+        while not self.acquire():
+            if monotonic() - started > timeout_s:
+                return False
+            sleep(RETRY_S)
+        return True
+
+    def last_claimed(self) -> int:
+        """A value that changes when another process claims it."""
+        try:
+            return self.path.with_suffix(WANTED_SUFFIX).stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
 
     def release(self) -> None:
         """Leave the work to another process; no effect if it is not held."""

@@ -11,7 +11,9 @@ import numpy as np
 from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
+from datastores.pauses import pause_here
 from engines.fingerprint import fingerprint
+from engines.llama import native
 from engines.llama.batch import MICRO_BATCH, Batch, evaluate, split_into_passes
 from engines.llama.context import Weights, context_parameters, open_context
 from engines.llama.gguf import check_header
@@ -23,6 +25,10 @@ from engines.target import Floats
 
 MAX_TEXTS = 32
 """Maximum number of texts in one pass."""
+MIN_SHARED = 2e9
+"""Tokens times weights of a pass from which several threads share it: below, it takes some 10 ms of
+one, and on a busy machine the others arrive late. A question of 12 tokens took 4 ms of CPU with one
+thread of two and 15 ms with both (all-MiniLM-L6-v2); beside load 5 and up to 1,260 ms of time."""
 PREFIXES = (
     ("nomic", "search_query: ", "search_document: "),
     ("e5", "query: ", "passage: "),
@@ -56,11 +62,14 @@ class EmbeddingModel:
         probe_cache: Path | None = None,
         threads: int = 0,
         pooling: int = lib.LLAMA_POOLING_TYPE_UNSPECIFIED,
+        pausable: bool = False,
     ) -> None:
         """Args:
             probe_cache: as for `engines.llama.model.load`.
             threads: 0 for one per physical core.
             pooling: how states become a vector, a LLAMA_POOLING_TYPE_…; the model's own by default.
+            pausable: whether a pass pauses in `datastores.pauses`. Not beside other threads, since
+                it takes the interpreter lock between any two operations of the model.
 
         Raises:
             ModelError: missing, damaged or hostile, not an embedding model, or out of memory.
@@ -70,11 +79,12 @@ class EmbeddingModel:
             probe_once(path, probe_cache, lib.llama_version().decode(), embedding=True)
         self.path = path
         self.fingerprint = fingerprint(path)
+        self._threads = threads or default_threads()
         self._weights, self._context = open_fitting(
-            path,
-            None,
-            lambda weights: (weights, _open(weights, threads or default_threads(), pooling)),
+            path, None, lambda weights: (weights, _open(weights, self._threads, pooling))
         )
+        if pausable:
+            lib.llama_set_abort_callback(self._context, _PAUSE, None)
         self.width = self._weights.width
         self._vocabulary = LlamaVocabulary(self._weights)
         self.max_tokens = min(MICRO_BATCH, self._weights.trained_length)
@@ -125,6 +135,9 @@ class EmbeddingModel:
         self._batch.fill(texts)
         if self._memory:
             lib.llama_memory_clear(self._memory, True)
+        small = self._batch.struct.n_tokens * self._weights.parameters < MIN_SHARED
+        threads = 1 if small and not self._weights.on_device else self._threads
+        native.set_threads(self._context, threads, threads)
         evaluate(self._context, self._batch, self.path)
         for sequence in range(len(texts)):
             pooled = lib.llama_get_embeddings_seq(self._context, sequence)
@@ -139,6 +152,16 @@ class EmbeddingModel:
         tokens = self._vocabulary.encode(text, ends=True)
         longest = self.max_tokens
         return tokens if len(tokens) <= longest else [*tokens[: longest - 1], tokens[-1]]
+
+
+def _paused(_data: int | None) -> bool:
+    """Called by llama.cpp between two operations; whether to abort the pass."""
+    pause_here()
+    return False
+
+
+_PAUSE = lib.ggml_abort_callback(_paused)
+"""Referenced here because llama.cpp stores only the bare pointer."""
 
 
 def _open(weights: Weights, threads: int, pooling: int) -> Any:

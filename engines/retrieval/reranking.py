@@ -211,7 +211,10 @@ class Reranker:
             one
             for one in ranked
             if one.score >= threshold
-            and (self._matches[one.passage.id] > 0 or self._fit(one.passage.id) >= MIN_FIT)
+            and (
+                self._matches[one.passage.id] > 0
+                or self._fit(one.passage.id) + self.nearness_fit(one.passage.id) >= MIN_FIT
+            )
         ]
 
     def nearness_fit(self, passage: int) -> float:

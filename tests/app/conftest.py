@@ -26,8 +26,10 @@ def no_probes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def indexed_at_normal_priority(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep other programs from starving the indexer's workers."""
+    """Keep other programs from starving the processes that index."""
     monkeypatch.setattr("app.indexing.indexer.WORKER", "tests.app.indexing.indexer_child")
+    embedder = "app.indexing.embedding_process.EMBEDDER"
+    monkeypatch.setattr(embedder, "tests.app.indexing.embedding_child")
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from textual.widgets import TextArea
 
 from app.conversation.attachments import Attachment
 from app.conversation.session_statistics import SessionStatistics
+from app.foreground import Foreground
 from app.interface.chat.attachment_bar import AttachmentsChanged
 from app.interface.chat.chat_view import ChatView, store_tuning
 from app.interface.chat.context_meter import ContextMeter
@@ -64,10 +65,14 @@ class Conversation(ChatView):
     """
 
     def __init__(
-        self, history: History, open_model: OpenModel, session_statistics: SessionStatistics
+        self,
+        history: History,
+        open_model: OpenModel,
+        session_statistics: SessionStatistics,
+        foreground: Foreground,
     ) -> None:
         super().__init__(history, session_statistics)
-        self.model_thread = ModelThread(open_model)
+        self.model_thread = ModelThread(open_model, foreground)
         self.requests = 0
         self._meter = ContextMeter()
         self._stream = EventStream(

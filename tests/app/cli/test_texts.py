@@ -14,8 +14,11 @@ from app.importing.session import record_imports
 from app.locations import locate
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, PROGRAMS
+from datastores.passages.embeddings import StoredVectors
+from datastores.passages.store import PassageStore
 from tests.datastores.dump import rows_of
 
+EMBEDDING = "engines.llama.embedding.EmbeddingModel"
 SENTENCE = "The walrus keeps seventeen brass telescopes."
 
 WRONG_USAGE = 2
@@ -90,6 +93,69 @@ def test_import_as_json_names_everything(
     assert report["redacted"] == 1
     assert report["tokens"] > 10
     assert report["skipped"] == {"binary": ["bad.bin"], "empty": ["none.txt"]}
+    assert report["meaning"] == {"embedded": 2, "total": 2, "seconds_left": 0.0}
+
+
+def test_an_import_is_found_in_other_words_at_once(
+    specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note = folder / "garden.md"
+    note.write_text("# Garden\n\nThe tomatoes were planted in the greenhouse on 3 May.\n")
+    assert specchat("import", "--no-meaning", note) == DONE
+    assert specchat("find", "vegetables grown") == DONE
+    assert capsys.readouterr().err == "No match.\n"
+    assert specchat("import", note) == DONE
+    assert specchat("find", "vegetables grown") == DONE
+    assert f"{note}:1" in capsys.readouterr().out
+
+
+def test_without_an_embedding_model_nothing_is_said_of_meaning(
+    specchat: Specchat, folder: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data.mkdir()
+    (data / "config.toml").write_text('embedding = "off"\n')
+    assert specchat("import", folder) == DONE
+    assert "meaning" not in "".join(capsys.readouterr())
+    assert specchat("import", folder, "--json") == DONE
+    assert json.loads(capsys.readouterr().out)["meaning"] is None
+
+
+def test_an_embedding_model_that_is_missing_does_not_stop_the_import(
+    specchat: Specchat, folder: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data.mkdir()
+    (data / "config.toml").write_text('embedding = "gone"\n')
+    assert specchat("import", folder) == DONE
+    assert capsys.readouterr().err.startswith("not indexed by meaning: ")
+
+
+def test_what_takes_long_is_offered_and_done_when_asked_for(
+    specchat: Specchat,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.cli.stores.MEASURED_S", 0.0)
+    monkeypatch.setattr("app.cli.texts.SOON_S", 0.0)
+    assert specchat("import", folder) == DONE
+    (offer,) = (line for line in capsys.readouterr().out.splitlines() if "meaning" in line)
+    assert offer.startswith("indexed 1 of 2 passages by meaning; the rest takes about ")
+    assert offer.endswith(f"or run specchat import --meaning {folder}")
+    assert specchat("import", "--no-meaning", folder) == DONE
+    assert "meaning" not in capsys.readouterr().out
+    assert specchat("import", "--meaning", folder, "--json") == DONE
+    assert json.loads(capsys.readouterr().out)["meaning"]["embedded"] == 2
+
+
+def test_progress_by_meaning_is_shown_with_the_time_left(
+    specchat: Specchat, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr("app.cli.output.StatusLine.show", lambda _, line: shown.append(line))
+    assert specchat("import", folder) == DONE
+    (first, last) = (line for line in shown if "meaning" in line)
+    assert first.startswith("indexing by meaning: 1 of 2 passages · ")
+    assert last == "indexing by meaning: 2 of 2 passages · 0 s left"
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)])
@@ -114,14 +180,21 @@ def test_names_of_files_cannot_reach_the_terminal_raw(
 
 
 def test_a_model_that_is_missing_does_not_stop_the_import(
-    specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
+    specchat: Specchat, folder: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert specchat("import", folder, "--model", folder / "no.gguf") == DONE
     said = capsys.readouterr()
     assert said.out.startswith("imported 2 documents")
     assert said.err.startswith("not indexed yet: ")
+    with closing(PassageStore.open(locate(data).passages)) as passages:
+        assert passages.text_count == 2, "passages need no model that answers"
+        assert StoredVectors(passages).counts() == (2, 2)
 
 
+@pytest.mark.parametrize(
+    "phase",
+    ["app.cli.texts.update_index", "engines.llama.embedding.EmbeddingModel.encode_passages"],
+)
 @pytest.mark.parametrize(
     ("signal", "code"), [(KeyboardInterrupt(), INTERRUPTED), (SystemExit(143), 143)]
 )
@@ -132,11 +205,12 @@ def test_a_signal_that_stops_an_import_says_how_to_resume(
     monkeypatch: pytest.MonkeyPatch,
     signal: BaseException,
     code: int,
+    phase: str,
 ) -> None:
     def interrupted(*_arguments: object) -> None:
         raise signal
 
-    monkeypatch.setattr("app.cli.texts.update_index", interrupted)
+    monkeypatch.setattr(phase, interrupted)
     try:
         ended = specchat("import", folder)
     except SystemExit as end:

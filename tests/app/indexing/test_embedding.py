@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from app.indexing.embedding import PassageEmbedding
+from app.indexing.embedding_process import EmbeddingProcess, EmbeddingProgress
+from app.indexing.embedding_process import embed as embed_all
 from app.indexing.passage_index import find
 from app.locations import Locations
 from datastores.errors import ModelError, SpecchatError
@@ -17,8 +20,8 @@ from datastores.library.library import Library
 from datastores.passages.chunks import split
 from datastores.passages.embeddings import StoredVectors
 from datastores.passages.store import PassageStore
+from datastores.pauses import pause_with
 from engines.llama.embedding import EmbeddingModel
-from engines.target import Floats
 from tests.engines.tiny import TinyVocabulary, write_bert
 
 TEXTS = {
@@ -27,6 +30,7 @@ TEXTS = {
     "long.md": "harvest " * 120,
 }
 Open = Callable[[Path | None], PassageEmbedding]
+pytestmark = pytest.mark.usefixtures("indexed_at_normal_priority")
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +60,14 @@ def errors() -> list[SpecchatError]:
 
 
 @pytest.fixture
-def embedding(passages: PassageStore, file: Path, errors: list[SpecchatError]) -> Iterator[Open]:
+def embedding(
+    passages: PassageStore, locations: Locations, errors: list[SpecchatError]
+) -> Iterator[Open]:
     opened: list[PassageEmbedding] = []
 
     def begin(model: Path | None) -> PassageEmbedding:
         own = PassageStore(passages.store.new_connection())
-        found = PassageEmbedding(own, file.with_name("probed.json"), lambda: model, errors.append)
+        found = PassageEmbedding(own, locations, lambda: model, errors.append)
         opened.append(found)
         return found
 
@@ -77,16 +83,15 @@ def embed(embedding: PassageEmbedding) -> list[tuple[int, int]]:
 
 
 def test_a_model_of_the_settings_that_is_missing_is_reported_by_the_first_search(
-    passages: PassageStore, file: Path, errors: list[SpecchatError]
+    passages: PassageStore, locations: Locations, errors: list[SpecchatError]
 ) -> None:
     def missing() -> Path:
         raise ModelError("no model is called 'gone'")
 
     for configured in (False, True):
         own = PassageStore(passages.store.new_connection())
-        probed = file.with_name("probed.json")
         with closing(
-            PassageEmbedding(own, probed, missing, errors.append, configured=configured)
+            PassageEmbedding(own, locations, missing, errors.append, configured=configured)
         ) as embedding:
             assert embedding.retriever() is None
             assert embedding.retriever() is None
@@ -96,11 +101,7 @@ def test_a_model_of_the_settings_that_is_missing_is_reported_by_the_first_search
 
 
 def test_it_is_embedded_once_and_searched_by_every_later_session(
-    library: Library,
-    passages: PassageStore,
-    embedding: Open,
-    file: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    library: Library, passages: PassageStore, embedding: Open, file: Path
 ) -> None:
     first = embedding(file)
     assert first.retriever() is None
@@ -111,19 +112,11 @@ def test_it_is_embedded_once_and_searched_by_every_later_session(
     for name in ("walrus.md", "baker.md"):
         ((found,),) = retriever.search([TEXTS[name]], 1)
         assert found.passage.chunk.content == TEXTS[name]
-    encoded: list[str] = []
-    encode = EmbeddingModel.encode_passages
-
-    def spied(model: EmbeddingModel, texts: Sequence[str]) -> Floats:
-        encoded.extend(texts)
-        return encode(model, texts)
-
-    monkeypatch.setattr(EmbeddingModel, "encode_passages", spied)
+    assert embed(first) == [], "nothing is left"
     put(library, passages, "new.md", "night attic")
     later = embedding(file)
     assert later.retriever() is not None
-    assert embed(later)[-1] == (4, 4)
-    assert encoded == ["night attic"]
+    assert embed(later) == [(3, 4), (4, 4)]
     assert len(later.retriever() or ()) == 4
 
 
@@ -198,3 +191,71 @@ def test_a_file_that_is_no_model_keeps_nothing_from_being_found(
     assert len(errors) == 1
     assert broken.retriever() is None
     assert find(library, passages, "bread", 1, dense=None)
+
+
+def test_killed_in_the_middle_it_goes_on_where_it_was(
+    library: Library, passages: PassageStore, locations: Locations, file: Path
+) -> None:
+    for number in range(20):
+        put(library, passages, f"{number}.md", f"night {number} " * 60)
+    process = EmbeddingProcess(file, locations)
+    begun, first = process.more(), process.more()
+    process._child.stop()
+    with pytest.raises(ModelError, match="failed"):
+        list(iter(process.more, None))
+    process.close()
+    assert begun == EmbeddingProgress(0, 23)
+    assert first is not None
+    stored = StoredVectors(passages).counts()[0]
+    assert 0 < first.done <= stored
+    beside = embed_all(passages, file, locations)
+    again, *_, last = embed_all(passages, file, locations)
+    assert again == EmbeddingProgress(stored, 23)
+    assert last == EmbeddingProgress(23, 23)
+    assert list(beside)[-1].done == 23, "another process did the same meanwhile"
+    assert StoredVectors(passages).counts() == (23, 23)
+
+
+def test_one_process_embeds_when_idle(passages: PassageStore, embedding: Open, file: Path) -> None:
+    first, second = embedding(file), embedding(file)
+    running = first.embed()
+    while next(running) is None:
+        pass
+    assert embed(second) == []
+    running.close()
+    assert embed(second)[-1] == (3, 3)
+
+
+def test_closing_ends_the_process_that_embeds(embedding: Open, file: Path) -> None:
+    one = embedding(file)
+    running = one.embed()
+    while next(running) is None:
+        pass
+    one.close()
+    assert one._process is not None
+    assert not one._process._child.is_running()
+    running.close()
+
+
+def test_a_pass_pauses_while_somebody_waits(file: Path) -> None:
+    pauses: list[int] = []
+    pause_with(lambda: pauses.append(1))
+    try:
+        texts = ["walrus keeps telescopes"]
+        plain = EmbeddingModel(file, threads=1).encode_passages(texts)
+        assert not pauses
+        pausable = EmbeddingModel(file, threads=1, pausable=True).encode_passages(texts)
+    finally:
+        pause_with(lambda: None)
+    assert len(pauses) > 10, "several times within one pass"
+    assert np.array_equal(plain, pausable)
+
+
+def test_a_model_loaded_ahead_is_the_one_that_searches(
+    embedding: Open, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embed(embedding(file))
+    later = embedding(file)
+    later.warm_up()
+    monkeypatch.setattr("app.indexing.embedding.load_model", None)
+    assert later.retriever() is not None

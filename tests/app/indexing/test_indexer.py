@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from app.cli.output import StatusLine
+from app.cli.stores import update_index
+from app.config import Options
 from app.indexing.corpus_index import CorpusIndex, crest_path, open_index
 from app.indexing.indexer import EXIT_YIELDED, Indexer, catch_up, worker_command
+from app.indexing.passage_index import open_passages
+from app.indexing.refresh import refresh
 from app.locations import Locations
 from app.runtime.deletion import forget_import
 from datastores.chats.history import History
@@ -19,6 +24,7 @@ from datastores.crest.store import CrestStore
 from datastores.errors import SpecchatError
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
+from datastores.pauses import pause_with
 from engines.child_process import ChildProcess
 from engines.llama.vocabulary import LlamaVocabulary, load_vocabulary
 from tests.waiting import TIMEOUT_S, until
@@ -183,6 +189,47 @@ def test_the_worker_yields_to_a_deletion(
     for file in locations.data.rglob("*.db*"):
         assert b"word0x1 " not in file.read_bytes()
     assert len(library.imports()) == 11
+
+
+def test_an_import_takes_the_work_from_the_worker(
+    locations: Locations, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.indexing.indexer.WORKER", HALTING)
+    _import(library, " walrus telescopes" * 20)
+    _import(library, " penguin umbrellas" * 20, "/other")
+    with ChildProcess(*worker_command(locations, MODEL, BUDGET)) as child:
+        assert next(child)
+        assert next(child)
+        options = Options(model=str(MODEL))
+        assert update_index(options, locations, StatusLine()), "it did the rest"
+        assert child.code() == EXIT_YIELDED
+
+
+def test_no_text_is_begun_while_somebody_waits(
+    locations: Locations, vocabulary: LlamaVocabulary, library: Library
+) -> None:
+    class WaitedError(Exception):
+        pass
+
+    def wait() -> None:
+        if asked:
+            raise WaitedError
+
+    asked = False
+    for number in range(6):
+        _import(library, f" walrus {number}" * 20, f"/{number}")
+    pause_with(wait)
+    try:
+        with open_index(locations, vocabulary, BUDGET) as index:
+            assert index.lock.acquire()
+            next(refresh(index, locations))
+            asked = True
+            with pytest.raises(WaitedError):
+                list(refresh(index, locations))
+        with closing(open_passages(locations)) as passages:
+            assert passages.text_count <= 2, "the ones before it was asked"
+    finally:
+        pause_with(lambda: None)
 
 
 def test_a_command_indexes_messages_and_leaves_the_rest_to_a_worker(

@@ -60,6 +60,22 @@ def test_a_question_waits_for_one_slice_and_the_work_for_the_answer() -> None:
         queue.close()
 
 
+def test_it_looks_again_whether_somebody_waits_for_another_process() -> None:
+    asked = threading.Event()
+    asked.set()
+    endless = Endless()
+    with ThreadPoolExecutor(1) as thread:
+        queue = IdleQueue(thread, asked.is_set)
+        thread.submit(queue.replace, (endless.work,)).result(TIMEOUT_S)
+        for _ in range(3):
+            queue.resume()
+            thread.submit(lambda: None).result(TIMEOUT_S)
+        assert endless.slices == 0
+        asked.clear()
+        assert endless.many.wait(TIMEOUT_S), "nobody resumes it"
+        queue.close()
+
+
 def test_nothing_is_queued_after_closing() -> None:
     endless = Endless()
     thread = ThreadPoolExecutor(1)

@@ -14,6 +14,7 @@ import pytest
 
 from app.config import Options
 from app.conversation.events import Event, Finished
+from app.foreground import Foreground
 from app.indexing.corpus_index import TOKENS_FILE
 from app.locations import Locations
 from app.models.discovery import embedded
@@ -43,7 +44,7 @@ def opened(locations: Locations, history: History, choice: str | None) -> Model:
 
 @pytest.fixture
 def thread(locations: Locations, history: History) -> Iterator[ModelThread]:
-    made = ModelThread(partial(opened, locations, history))
+    made = ModelThread(partial(opened, locations, history), Foreground(locations.foreground))
     yield made
     assert made.close()
 
@@ -137,7 +138,7 @@ def test_the_model_before_is_gone_when_the_next_is_loaded(
         left.append(weakref.ref(model.engine.target))
         return model
 
-    thread = ModelThread(watched)
+    thread = ModelThread(watched, Foreground(locations.foreground))
     chat = history.create_chat().id
     thread.load().result()
     said(thread, history, chat, "hello")
@@ -189,7 +190,7 @@ def test_one_that_cannot_be_closed_is_opened_again(
 
         return replace(model, close=full)
 
-    thread = ModelThread(unclosable)
+    thread = ModelThread(unclosable, Foreground(locations.foreground))
     thread.load().result()
     with pytest.raises(ModelError, match="the disk is full"):
         thread.switch(
@@ -217,7 +218,7 @@ def test_closing_while_a_model_loads_does_not_close_it_under_the_loader(
         return replace(model, close=close)
 
     monkeypatch.setattr("app.runtime.model_thread.CLOSE_TIMEOUT_S", 0.01)
-    thread = ModelThread(slow)
+    thread = ModelThread(slow, Foreground(locations.foreground))
     loading = thread.load()
     chat = history.create_chat().id
     asked = thread.ask(lambda assistant: assistant.answer(chat, None, "early"), lambda _: None)

@@ -60,9 +60,13 @@ def stored(passages: PassageStore) -> StoredVectors:
 
 def embed(stored: StoredVectors) -> int:
     """Embed what is missing; how many those are."""
-    missing = stored.texts(stored.missing())
-    stored.add(MODEL, [one.digest for one in missing], encode([one.text for one in missing]))
-    return len(missing)
+    found = stored.unembedded(b"", 1_000)
+    stored.add(MODEL, [one.digest for one in found], encode([one.text for one in found]))
+    return len(found)
+
+
+def missing(stored: StoredVectors, limit: int) -> list[bytes]:
+    return [one.digest for one in stored.unembedded(b"", limit)]
 
 
 @pytest.fixture
@@ -79,7 +83,7 @@ def test_only_what_changed_is_embedded(passages: PassageStore, stored: StoredVec
     assert embed(stored) == 0
     passages.add(b"changed", [(0, Chunk("", 1, 1, text(3))), (0, Chunk("", 2, 2, "new"))])
     passages.remove([key(3)])
-    assert [one.text for one in stored.texts(stored.missing())] == ["new"]
+    assert [one.text for one in stored.unembedded(b"", 9)] == ["new"]
     assert stored.counts() == (60, 61)
 
 
@@ -111,7 +115,7 @@ def test_vectors_of_two_models_are_never_mixed(
     other = Embedder("another", "/other.gguf", WIDTH, UNRELATED)
     stored.bind(other)
     assert stored.counts() == (0, 60)
-    stored.add(MODEL, stored.missing()[:2], encode(["a", "b"]))
+    stored.add(MODEL, missing(stored, 2), encode(["a", "b"]))
     assert stored.counts() == (0, 60), "embedded while the model was changed"
     assert stored.embedder == other
     stored.drop()
@@ -121,15 +125,14 @@ def test_vectors_of_two_models_are_never_mixed(
 def test_a_passage_that_was_removed_meanwhile_gets_no_vector(
     passages: PassageStore, stored: StoredVectors
 ) -> None:
-    missing = stored.missing()[:1]
+    gone = missing(stored, 1)
     passages.remove(passages.keys())
-    stored.add(MODEL, missing, encode(["a"]))
-    assert stored.texts(missing) == []
+    stored.add(MODEL, gone, encode(["a"]))
     assert stored.counts() == (0, 0)
 
 
 def test_vectors_of_another_width_are_refused(stored: StoredVectors) -> None:
-    stored.add(MODEL, stored.missing()[:1], np.ones((1, WIDTH + 1), np.float32))
+    stored.add(MODEL, missing(stored, 1), np.ones((1, WIDTH + 1), np.float32))
     with pytest.raises(StoreError, match="a vector is not of 16 dimensions"):
         stored.load(MODEL)
 
