@@ -9,8 +9,13 @@ from app.cli.stores import open_history
 from app.config import Options
 from app.locations import locate
 from app.sanitise import one_line
+from app.serve.http_server import is_loopback
 from app.serve.run import model_thread, served
 
+OPEN = (
+    "Other machines can reach it if they know the token. Traffic is not encrypted: use a network"
+    " that you trust."
+)
 LOOPBACK = "127.0.0.1"
 PORT = 8137
 
@@ -45,6 +50,8 @@ def serve(options: Options, host: str, port: int) -> None:
     ):
         click.echo(f"Serving {one_line(model.engine.name)} at {model.url}")
         click.echo(f"export OPENAI_BASE_URL={model.url} OPENAI_API_KEY=$(cat '{locations.token}')")
+        if not is_loopback(host):
+            _warn(OPEN)
         for restriction in model.engine.restrictions:
             _warn(restriction)
         model.run()

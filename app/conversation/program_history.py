@@ -11,10 +11,12 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, PROGRAMS, Chat
+from datastores.errors import InputError
 from datastores.tokens import pack, unpack
 from engines.chat_template.prompt_builder import Message
 
@@ -28,7 +30,8 @@ class GivenAnswer:
     """An answer to a program.
 
     Attributes:
-        text: its text without reasoning, with its calls as the model wrote them.
+        text: its text without reasoning, with its calls as the model wrote them; empty if its
+            calls are to be shown in the form of the chat template instead.
         tokens: the packed ids of `text`; empty if they are not exactly its.
         chat: the chat of its conversation; 0 if that is not stored.
     """
@@ -58,8 +61,7 @@ class ProgramHistory:
         self.max_bytes = max_bytes
         self._history = history
         self._given: OrderedDict[bytes, GivenAnswer] = OrderedDict()
-        self._texts: Chat | None = None
-        self._unused: Chat | None = None
+        self._texts = self._unused = 0  # chats of texts, and for the next conversation
         self._bytes = history.program_answers().bytes
 
     @property
@@ -70,8 +72,6 @@ class ProgramHistory:
     def recount(self) -> None:
         """Count what is stored again, after some was deleted."""
         self._bytes = self._history.program_answers().bytes
-        self._texts = self._unused = None
-        self._given = OrderedDict((key, replace(one, chat=0)) for key, one in self._given.items())
 
     def recognised(self, messages: Sequence[Message]) -> list[Message]:
         """`messages` with the token ids of answers of this process."""
@@ -88,14 +88,27 @@ class ProgramHistory:
         """The chat of the conversation of `messages`, or else a new one; for a text without
         messages, the one of all texts."""
         for key in reversed(conversation_keys(messages)):
-            given = self._given.get(key)
-            if given is not None and given.chat:
-                return self._history.chat(given.chat)
+            known = self._given.get(key)
+            chat = self._existing(known.chat) if known is not None else None
+            if chat is not None:
+                return chat
+        number = self._unused if messages else self._texts
+        chat = self._existing(number) or self._history.create_chat(origin=PROGRAMS)
         if messages:
-            self._unused = self._unused or self._history.create_chat(origin=PROGRAMS)
-            return self._unused
-        self._texts = self._texts or self._history.create_chat(origin=PROGRAMS)
-        return self._texts
+            self._unused = chat.id
+        else:
+            self._texts = chat.id
+        return chat
+
+    def holds(self, chat: int) -> bool:
+        """Whether that chat still exists; on any thread."""
+        return self._existing(chat) is not None
+
+    def _existing(self, chat: int) -> Chat | None:
+        """The chat of that number; None if it was deleted, as by another process."""
+        with suppress(InputError):
+            return self._history.chat(chat)
+        return None
 
     def remember(
         self,
@@ -132,8 +145,8 @@ class ProgramHistory:
             statistics=answer.figures,
         )
         self._bytes += len(answer.text.encode()) + len(pack(answer.tokens))
-        if self._unused is not None and chat.id == self._unused.id:
-            self._unused = None
+        if chat.id == self._unused:
+            self._unused = 0
 
 
 def conversation_keys(messages: Sequence[Message]) -> list[bytes]:

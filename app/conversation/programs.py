@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Event as Flag
 from typing import Any
 
@@ -34,7 +35,7 @@ from datastores.errors import InputError, ModelError
 from datastores.redaction import redact
 from engines.chat_template.prompt_builder import Message, Tool, ToolCall
 from engines.chat_template.reasoning import split_reasoning
-from engines.chat_template.tool_calls import MARKS, CallStream, names_of
+from engines.chat_template.tool_calls import MARKS, CallStream, is_marked, names_of
 from engines.target import ParkingTarget
 
 REQUESTED = "the request"
@@ -102,7 +103,6 @@ class ProgramAnswers:
         """Keep at most `max_bytes` of answers in `history`; none for 0."""
         self.engine = engine
         self.kept = ProgramHistory(history, max_bytes)
-        self._history = history
         self._isolation = ChatIsolation(engine, history.name)
         self._cached = b""  # the key of the cached conversation; empty for a text
 
@@ -206,21 +206,23 @@ class ProgramAnswers:
         content = stream.append(split.answer, last=True) if request.tools else split.answer
         calls = tuple(ToolCall("", call.name, call.arguments) for call in stream.calls)
         answer = Message(records.ASSISTANT, content, calls=calls)
-        tokens = [] if split.marked else given.tokens
-        self.kept.remember(request.messages, answer, split.answer, tokens, chat)
+        written, tokens = split.answer, [] if split.marked else given.tokens
+        if calls and not is_marked(written):
+            # Not as the model was trained to call: shown its own form, it calls again and again.
+            written, tokens = "", []
+        self.kept.remember(request.messages, answer, written, tokens, chat)
 
     def _record(
         self, request: ProgramRequest, chat: records.Chat, engine: Engine, given: _Given
     ) -> None:
         """Have the answer drafted and learned from; an unfinished one is forgotten."""
-        number = chat.id
         self._isolation.answered(
             chat,
             engine,
             request.thread,
             given.text,
             len(self.engine.target.tokens),
-            lambda: any(one.id == number for one in self._history.all_chats()),
+            partial(self.kept.holds, chat.id),
             looped=given.finish in (records.LOOPED, FINISH_INTERRUPTED),
         )
 

@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from types import FrameType
 from typing import Any
 
@@ -98,6 +99,12 @@ class QuietServer(uvicorn.Server):
         finally:
             for number in numbers:
                 loop.remove_signal_handler(number)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address `host`."""
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return all(ip_address(address[4][0]).is_loopback for address in found)
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -52,6 +52,11 @@ def names_of(tools: Sequence[Tool]) -> frozenset[str]:
     return frozenset(str(tool["function"]["name"]) for tool in tools)
 
 
+def is_marked(text: str) -> bool:
+    """Whether the calls in `text` are in a form of their own, not in a block of code."""
+    return any(mark in text for mark in OPENINGS) or text.lstrip().startswith(BARE)
+
+
 @dataclass(slots=True)
 class CallStream:
     """Separates calls from an answer that arrives in fragments.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from threading import Event as Flag
 
 import pytest
@@ -22,7 +23,8 @@ from datastores.chats.search import search
 from datastores.chats.usage import daily_usage
 from datastores.corpus import Corpus
 from datastores.library.library import Library
-from engines.chat_template.prompt_builder import Message
+from engines.chat_template.prompt_builder import Message, Tool, ToolCall
+from tests.app.serve.speaking import speaking_engine
 
 BYTES = 2**20
 QUESTION = "How do I extract a tar archive?"
@@ -188,3 +190,34 @@ def test_nothing_of_a_conversation_is_left_out(answers: ProgramAnswers) -> None:
     finally:
         answers.engine.render = render
     assert [list(messages) for messages in shown] == [thread]
+
+
+MARKED = '<tool_call>\n{"name": "look", "arguments": {"path": "a"}}\n</tool_call>'
+FENCED = '```json\n{"name": "look", "arguments": {"path": "a"}}\n```'
+CALL = ToolCall("call_1", "look", {"path": "a"})
+LOOK: Tool = {"type": "function", "function": {"name": "look", "parameters": {}}}
+
+
+@pytest.mark.parametrize(("said", "written"), [(f"So:\n{MARKED}", f"So:\n{MARKED}"), (FENCED, "")])
+def test_a_call_that_is_sent_back_keeps_the_ids_of_its_form(
+    tmp_path: Path, history: History, said: str, written: str
+) -> None:
+    engine = speaking_engine(tmp_path, lambda _: said.encode())
+    shown: list[list[Message]] = []
+    render = engine.render
+
+    def note(messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
+        shown.append(list(messages))
+        return render(messages, tools)
+
+    engine.render = note
+    answers = ProgramAnswers(engine, history, BYTES)
+    question = Message(USER, "?")
+    run(answers, ProgramRequest([question], tools=[LOOK]))
+    content = said.partition("\n")[0] if written else ""
+    back = Message(ASSISTANT, content, calls=(CALL,))
+    result = Message("tool", "found", call_id="call_1")
+    run(answers, ProgramRequest([question, back, result], tools=[LOOK]))
+    known = shown[-1][1]
+    assert known.calls == (CALL,)
+    assert (known.written, bool(known.tokens)) == (written, bool(written))
