@@ -290,8 +290,8 @@ def _import_json(one: ListedImport) -> dict[str, object]:
 def forget(options: Options, import_path: str | None, programs: bool) -> None:
     """Remove an IMPORT, by its name or by the path it was imported from.
 
-    No trace remains in specchat's files, except in chats, whose answers keep the paths they cite,
-    and of texts that another import also has.
+    No trace remains in specchat's files, except in chats, whose answers keep the paths and the
+    titles of chats that they cite, and of texts that another import also has.
     """
     locations = locate(options.data_dir)
     if (import_path is None) != programs:

@@ -1,7 +1,7 @@
 """Citations: the passages of imported texts that an answer was given, as stored with the answer.
 
-Only places and a digest are stored, never text, so that what was deleted from the library cannot be
-read here either.
+Only places (for imported chats, their titles) and a digest are stored, never text, so that what was
+deleted from the library cannot be read here either.
 """
 
 from __future__ import annotations
