@@ -57,7 +57,8 @@ class LazyGroup(click.Group):
             near = get_close_matches(args[0], self._commands_at, 2)
             meant = f"did you mean {' or '.join(near)}?" if near else "see --help for all of them"
             ctx.fail(f"no command '{one_line(args[0], MAX_NAME_CHARACTERS)}': {meant}")
-        _announce(ctx, args)
+        if not LASTING.intersection(args[:1]):
+            _announce(ctx, args)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -113,6 +114,9 @@ COMMANDS = {
     "draft": "app.cli.draft:draft",
 }
 """Every command and where it is defined; each also accepts the global options after its name."""
+
+LASTING = frozenset(("serve",))
+"""Commands that run for hours; they tell themselves when somebody waits for them."""
 
 DONE, FAILED, INTERRUPTED, READER_GONE = 0, 1, 130, 141
 """Exit codes; click adds 2 for wrong usage. The last two are a shell's codes for a program killed

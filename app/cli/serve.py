@@ -45,7 +45,7 @@ def serve(options: Options, host: str, port: int) -> None:
     """
     locations = locate(options.data_dir)
     with (
-        open_history(locations) as history,
+        open_history(locations, lasting=True) as history,
         served(model_thread(options, locations, history, _warn), locations, host, port) as model,
     ):
         click.echo(f"Serving {one_line(model.engine.name)} at {model.url}")

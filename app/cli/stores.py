@@ -6,7 +6,7 @@ While a command has one of them open, somebody waits for it: idle work pauses.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -40,11 +40,15 @@ MEASURED_S = 2.0
 
 
 @contextmanager
-def open_history(locations: Locations) -> Iterator[History]:
-    """The history; damage found before or within is reported."""
+def open_history(locations: Locations, *, lasting: bool = False) -> Iterator[History]:
+    """The history; damage found before or within is reported.
+
+    Args:
+        lasting: whether it is open for hours, so that idle work goes on.
+    """
     locations.create()
     with (
-        Foreground(locations.foreground).work(),
+        nullcontext() if lasting else Foreground(locations.foreground).work(),
         closing(History.open(locations.history)) as history,
         _reporting_damage(locations),
     ):

@@ -13,6 +13,7 @@ from app.config import Options, load_config
 from app.conversation.assistant import Assistant
 from app.conversation.programs import ProgramAnswers
 from app.engine.engine import Engine
+from app.foreground import Foreground
 from app.locations import Locations
 from app.runtime.deletion import delete_program_answers
 from app.runtime.model_thread import ModelThread
@@ -112,4 +113,7 @@ def model_thread(
         if error is not None:
             report(error)
 
-    return ModelThread(lambda _: open_model(options, locations, history, note, note, note))
+    return ModelThread(
+        lambda _: open_model(options, locations, history, note, note, note),
+        Foreground(locations.foreground),
+    )

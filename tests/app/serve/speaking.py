@@ -14,6 +14,7 @@ import numpy as np
 
 from app.conversation.assistant import Assistant
 from app.engine.engine import Engine
+from app.foreground import Foreground
 from app.locations import Locations
 from app.runtime.model_thread import Model, ModelThread
 from app.serve.access import read_token
@@ -136,7 +137,8 @@ def endpoint(engine: Engine, locations: Locations, history: History) -> Iterator
     """A client of an endpoint around `engine`."""
     assistant = Assistant(engine, history.new_connection())
     model = Model(engine.name, "", assistant, assistant.history.close, engine, engine.path)
-    with served(ModelThread(lambda _: model), locations, HOST, 0) as running:
+    thread = ModelThread(lambda _: model, Foreground(locations.foreground))
+    with served(thread, locations, HOST, 0) as running:
         serving = threading.Thread(target=running.run)
         serving.start()
         with Client(running.url, read_token(locations.token), running.stop) as client:

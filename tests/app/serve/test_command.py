@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from app.cli.main import FAILED, run
+from app.foreground import Foreground
 from app.locations import locate
 from app.serve.http_server import is_loopback, listen
 
@@ -38,6 +39,7 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path, number: int) -> None:
             except httpx2.ConnectError:
                 assert process.poll() is None
         assert found.json()["data"][0]["id"] == "built-in"
+        assert not Foreground(locate(tmp_path).foreground).busy(), "idle work waits for it"
         process.send_signal(number)
         _, errors = process.communicate(timeout=300)
         assert (process.returncode, errors) == (0, "")
