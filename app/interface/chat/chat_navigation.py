@@ -28,7 +28,7 @@ from datastores.library.library import Library
 IMPORTED_SETTING = "imported_chats"
 """Name of the setting that `toggle_imported` changes."""
 WATCH_INTERVAL_S = 2.0
-"""Seconds between checks whether another process has changed the history."""
+"""Seconds between checks whether another process has changed the history or the library."""
 
 
 class ChatNavigation:
@@ -47,6 +47,7 @@ class ChatNavigation:
         self._version = 0
         self._library: Library | None = None
         self._library_version = 0
+        self._library_error = ""
         self._imported: Sequence[ImportedChat] = ()
         self._shows_imported = True
         self._following = False
@@ -76,7 +77,7 @@ class ChatNavigation:
         self._list_from(self._history)
 
     def follow_others(self) -> None:
-        """List the chats again if another process has changed the history."""
+        """List the chats again if another process has changed the history or the library."""
         if self._watched is None or self._conversation.turn is not None:
             return
         start_worker(self._conversation, self._follow_library)
@@ -90,29 +91,32 @@ class ChatNavigation:
             self._list_from(self._watched)
 
     async def _follow_library(self) -> None:
-        """List the imported chats again if the library has changed."""
+        """List the imported chats again if they have changed; a persistent error is shown once."""
         if self._following:
             return
         self._following = True
         try:
-            changed = await asyncio.to_thread(self._read_imported)
+            found = await asyncio.to_thread(self._read_imported)
         except SpecchatError as error:
-            self._conversation.show_error(error)
+            if str(error) != self._library_error:
+                self._conversation.show_error(error)
+            self._library_error = str(error)
         else:
-            if changed:
+            self._library_error = ""
+            if found != self._imported:
+                self._imported = found
                 self.refresh()
         finally:
             self._following = False
 
-    def _read_imported(self) -> bool:
-        """Read the imported chats; returns whether the library has changed since the last time."""
+    def _read_imported(self) -> Sequence[ImportedChat]:
+        """The imported chats, which are read again if the library has changed."""
         if self._library is None:
             self._library = Library.open(self._locations.library)
         elif self._library.version() == self._library_version:
-            return False
+            return self._imported
         self._library_version = self._library.version()
-        self._imported = imported_chats(self._library)
-        return bool(self._imported)
+        return imported_chats(self._library)
 
     def toggle_imported(self) -> None:
         """Show or hide imported chats, in later sessions too."""

@@ -148,15 +148,17 @@ async def test_a_citation_of_one_opens_it_at_the_message(stage: Make) -> None:
         await until(pilot, lambda: "Make a small loop." in read(made))
 
 
-async def test_an_import_by_another_process_is_listed(
-    stage: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_list_follows_imports_and_removals_by_other_processes(stage: Make) -> None:
     made = stage()
     async with made.app.run_test(size=(160, 24)) as pilot:
         await ready(pilot, made)
         put(made.locations, "Knots", "2025-08-12", "How do I tie a bowline?")
         made.app.chat_screen.navigation.follow_others()
         await until(pilot, lambda: titles(made) == ["Knots"])
+        with closing(Library.open(made.locations.library)) as library:
+            library.forget("/home/chatgpt.zip")
+        made.app.chat_screen.navigation.follow_others()
+        await until(pilot, lambda: titles(made) == [])
 
 
 async def test_one_that_was_removed_says_so(stage: Make) -> None:
