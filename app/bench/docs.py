@@ -21,7 +21,7 @@ from app.cli.output import StatusLine
 from app.cli.stores import index_by_meaning, update_index
 from app.config import Options
 from app.conversation.assistant import Assistant
-from app.conversation.events import Event, Retrieved, Wrote
+from app.conversation.events import Cited, Event, Retrieved, Wrote
 from app.conversation.imported_texts import ImportedTexts
 from app.importing.session import import_into
 from app.indexing.passage_index import FoundPassage
@@ -178,7 +178,7 @@ def _read(events: Iterator[Event]) -> tuple[tuple[FoundPassage, ...], str]:
     """The passages and the answer without its reasoning."""
     stream, passages = AnswerStream(), tuple[FoundPassage, ...]()
     for event in events:
-        if isinstance(event, Retrieved):
+        if isinstance(event, Retrieved | Cited):
             passages = event.passages
         elif isinstance(event, Wrote):
             stream.append("".join(piece.text for piece in event.pieces))

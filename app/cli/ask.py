@@ -33,16 +33,16 @@ from app.cli.question import read_question
 from app.cli.stores import open_history, open_library
 from app.config import Options
 from app.conversation.assistant import Assistant
-from app.conversation.citations import citation, citation_records, why_none
+from app.conversation.citations import SEARCH_KEY, SearchOutcome, citation, citation_records
 from app.conversation.events import (
     MIN_PREFILL_TOKENS,
+    Cited,
     Dropped,
     Event,
     Finished,
     Interpolated,
     Prefilling,
     Remarked,
-    Retrieved,
     Speculated,
     Wrote,
 )
@@ -304,19 +304,19 @@ class PrintedAnswer:
     """A finished answer.
 
     Attributes:
-        passages: passages in its prompt; None if nothing was searched.
+        passages: passages that it used.
+        outcome: what else searching brought; None if nothing was searched.
         states: number of datastore entries that KNN-LM used; None without KNN-LM.
         retrieval: figures of retrieval during generation.
-        why_none: why there are no passages; empty if it need not be said.
         remark: a remark on the answer, or empty.
     """
 
     end: Finished
     parts: ReasoningSplit
-    passages: Sequence[FoundPassage] | None = None
+    passages: Sequence[FoundPassage] = ()
+    outcome: SearchOutcome | None = None
     states: int | None = None
     retrieval: RalmStatistics | None = None
-    why_none: str = ""
     remark: str = ""
 
 
@@ -325,11 +325,12 @@ def converse(
 ) -> PrintedAnswer:
     """Run the turn that `begin` starts, pass the answer to `write` as it comes, and return it."""
     stream, status = AnswerStream(), StatusLine()
-    passages: Sequence[FoundPassage] | None = None
+    passages: Sequence[FoundPassage] = ()
+    outcome: SearchOutcome | None = None
     retrieval: RalmStatistics | None = None
     states: int | None = None
     end: Finished | None = None
-    without = remark = ""
+    remark = ""
 
     def show(answer: str) -> None:
         if stream.split.thinking:
@@ -339,13 +340,9 @@ def converse(
             write(answer)
 
     def take(event: Event) -> None:
-        nonlocal end, passages, remark, retrieval, states, without
-        if isinstance(event, Retrieved):
-            passages = event.passages
-            without = why_none(requested=event.requested, too_long=event.too_long)
-            if event.unindexed:
-                left = amount(event.unindexed, "imported file")
-                click.echo(f"not searched yet: {left}, still being indexed", err=True)
+        nonlocal end, outcome, passages, remark, retrieval, states
+        if isinstance(event, Cited):
+            passages, outcome = event.passages, event.outcome
         elif isinstance(event, Speculated):
             retrieval = event.figures
         elif isinstance(event, Remarked):
@@ -367,12 +364,12 @@ def converse(
     finally:
         status.clear()
     assert end is not None, "a turn ends with Finished"
-    return PrintedAnswer(end, stream.split, passages, states, retrieval, without, remark)
+    return PrintedAnswer(end, stream.split, passages, outcome, states, retrieval, remark)
 
 
 def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool, *, expected: bool) -> None:
     """Print the JSON object or the citations; warn if there are no passages where `expected`."""
-    if expected and answer.passages is None:
+    if expected and answer.outcome is None:
         _warn(NOTHING_IMPORTED)
     if answer.states is not None:
         click.echo(WORDED if answer.states else NOT_ENCODED, err=True)
@@ -385,9 +382,9 @@ def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool, *, expected
         click.echo(ONLY_REASONING, err=True)
     if answer.remark and answer.remark not in engine.restrictions:  # those are already printed
         _warn(answer.remark)
-    if answer.why_none and not answer.passages:
-        click.echo(answer.why_none, err=True)
-    for number, passage in enumerate(answer.passages or (), 1):
+    for line in answer.outcome.lines(len(answer.passages)) if answer.outcome else ():
+        click.echo(line, err=True)
+    for number, passage in enumerate(answer.passages, 1):
         place = one_line(citation(passage).place, MAX_LINE_CHARACTERS)
         click.echo(f"[{number}] {place}", err=True)
 
@@ -398,7 +395,8 @@ def report(engine: Engine, answer: PrintedAnswer) -> dict[str, object]:
     return {
         "text": answer.parts.answer,
         **({"reasoning": answer.parts.reasoning} if answer.parts.reasoning else {}),
-        "citations": citation_records(answer.passages or ()),
+        "citations": citation_records(answer.passages),
+        **({SEARCH_KEY: asdict(answer.outcome)} if answer.outcome is not None else {}),
         **({STATES_KEY: answer.states} if answer.states is not None else {}),
         **({REMARK_KEY: answer.remark} if answer.remark else {}),
         "finish_reason": end.finish,

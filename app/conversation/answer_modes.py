@@ -19,6 +19,7 @@ from app.chat_settings import (
     parse_docs,
 )
 from app.conversation.answer_request import AnswerRequest
+from app.conversation.citations import SearchOutcome
 from app.conversation.context_window import fit
 from app.conversation.continuation import partial_answer
 from app.conversation.events import Event, Interpolated, Retrieved
@@ -31,6 +32,7 @@ from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage
 from datastores.chats.records import StoredMessage
 from datastores.errors import InputError
+from engines.retrieval.question_words import is_small_talk
 
 OF_IMPORTS = "an answer in the words of your imports cannot be continued: regenerate it"
 
@@ -58,10 +60,9 @@ class AnswerModes:
     ) -> Generator[Event, None, tuple[FoundPassage, ...] | None]:
         """Search the imported texts for the question of `request`, if its chat does.
 
-        Returns the passages that go before the question; None if there is nothing to search, or
-        nothing relevant to a question that did not ask for it.
+        Returns the passages that go before the question; None if there is nothing to search, or to
+        search for.
         """
-        requested = bool(self.chosen or request.chat.docs)
         docs = self.of(request.chat.docs)
         if self.imports is None or docs.mode in (DOCS_OFF, DOCS_KNN):
             return None
@@ -77,9 +78,12 @@ class AnswerModes:
             request.material,
         )
         passages = fitting(engine, request.messages, found, request.end.max_tokens)
-        request.too_long = bool(found) and not passages
-        yield Retrieved(passages, unindexed, requested, request.too_long)
-        return passages if passages or requested else None
+        if not found and is_small_talk(request.asked):
+            return None
+        too_long, texts = bool(found) and not passages, self.imports.text_count
+        request.outcome = SearchOutcome(len(passages), too_long, unindexed, texts)
+        yield Retrieved(passages, request.outcome)
+        return passages
 
     def resume(self, engine: Engine, request: AnswerRequest, stopped: StoredMessage) -> None:
         """Make `request` continue the `stopped` answer.

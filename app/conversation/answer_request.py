@@ -5,21 +5,35 @@ Answers in stored chats, unsaved answers and continued ones are all requested in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 
 from app.chat_settings import AnswerEnd
-from app.conversation.citations import CITATIONS_KEY, TOO_LONG_KEY, citation_records
+from app.conversation.citations import (
+    CITATIONS_KEY,
+    NOTHING_FOUND,
+    SEARCH_KEY,
+    SearchOutcome,
+    citation_records,
+    used_passages,
+)
 from app.conversation.context_window import WHOLE_CHAT, WINDOW_KEY, Boundary
 from app.conversation.continuation import NOTHING_WRITTEN, SAMPLING_KEY, PartialAnswer
+from app.conversation.events import Cited, Event, Finished, Retrieved, Wrote
 from app.conversation.generation import GenerationRequest
-from app.conversation.imported_texts import with_notes
+from app.conversation.imported_texts import INSTRUCTION, with_notes
 from app.conversation.statistics import ORIGINS_KEY, REMARK_KEY, STATES_KEY, Provenance, Statistics
 from app.engine.engine import PassageForm
 from app.indexing.passage_index import FoundPassage
 from datastores.chats.records import SYSTEM, Chat
 from engines.chat_template.prompt_builder import Message
+from engines.chat_template.reasoning import split_reasoning
 from engines.sampler import Sampling
+from engines.step import FINISH_STOP
+
+LAST_WORD = re.compile(r"\w+$")
 
 
 @dataclass(slots=True)
@@ -32,7 +46,8 @@ class AnswerRequest:
         asked: the question's text without attachments.
         material: texts of the chat that may answer the question themselves.
         passages: passages before the question; None if no text was searched.
-        too_long: whether not even the best relevant passage fits.
+        cited: those of them that the answer used; None until it is complete.
+        outcome: what else the search brought.
         begun: the beginning that the answer continues.
         states: number of datastore entries that KNN-LM searches; None without KNN-LM.
         window: the part of the chat left out of `messages`.
@@ -49,7 +64,8 @@ class AnswerRequest:
     asked: str
     material: Sequence[str] = ()
     passages: Sequence[FoundPassage] | None = None
-    too_long: bool = False
+    cited: Sequence[FoundPassage] | None = None
+    outcome: SearchOutcome = NOTHING_FOUND
     begun: PartialAnswer = NOTHING_WRITTEN
     states: int | None = None
     window: Boundary = WHOLE_CHAT
@@ -66,6 +82,27 @@ class AnswerRequest:
     def documents(self) -> frozenset[bytes]:
         """Keys of the documents that the passages are from."""
         return frozenset(passage.text for passage in self.passages or ())
+
+    def citing(self, events: Generator[Event]) -> Generator[Event]:
+        """The `events` of the answer, with `Cited` before its end if texts were searched."""
+        said = [self.begun.text]
+        with closing(events):
+            for event in events:
+                if isinstance(event, Retrieved):
+                    self.passages = event.passages
+                elif isinstance(event, Wrote):
+                    said += (piece.text for piece in event.pieces)
+                elif isinstance(event, Finished) and self.passages is not None:
+                    yield self._cite("".join(said), self.passages, event.finish)
+                yield event
+
+    def _cite(self, said: str, passages: Sequence[FoundPassage], finish: str) -> Cited:
+        answer = split_reasoning(said).answer
+        if finish != FINISH_STOP:  # its last word may be a part of one
+            answer = LAST_WORD.sub("", answer)
+        cited = used_passages(answer, self.asked, INSTRUCTION, passages)
+        self.cited, self.outcome = cited, replace(self.outcome, read=len(passages))
+        return Cited(cited, self.outcome)
 
     def prompted_messages(self) -> list[Message]:
         """Those of `messages` that are in the prompt, without notes."""
@@ -95,9 +132,9 @@ class AnswerRequest:
         if self.left_out.dropped:
             figures[WINDOW_KEY] = asdict(self.left_out)
         if self.passages is not None:
-            figures[CITATIONS_KEY] = citation_records(self.passages)
+            cited = self.passages if self.cited is None else self.cited
+            figures[CITATIONS_KEY] = citation_records(cited)
+            figures[SEARCH_KEY] = asdict(self.outcome)
         if self.remark:
             figures[REMARK_KEY] = self.remark
-        if self.too_long:
-            figures[TOO_LONG_KEY] = True
         return self.begun.with_citations(figures)

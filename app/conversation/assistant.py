@@ -38,7 +38,6 @@ from app.conversation.events import (
     Interpolated,
     Remarked,
     Resumed,
-    Retrieved,
     Wrote,
 )
 from app.conversation.generation import FINISH_INTERRUPTED
@@ -219,13 +218,11 @@ class Assistant:
 
         begun, finish = turn.begun, FINISH_INTERRUPTED
         writer = AnswerWriter(self.history, answer, figures, begun.text, begun.tokens)
-        events = self._modes.generate(engine, turn, statistics, self._stop)
+        events = turn.citing(self._modes.generate(engine, turn, statistics, self._stop))
         try:
             with closing(events):
                 for event in events:
-                    if isinstance(event, Retrieved):
-                        turn.passages = event.passages
-                    elif isinstance(event, Dropped):
+                    if isinstance(event, Dropped):
                         turn.prompted = Boundary(event.messages, engine.target.context_length)
                     elif isinstance(event, Interpolated):
                         turn.states = event.states
@@ -300,7 +297,7 @@ class Assistant:
         turn = AnswerRequest(chat, 0, messages, sampling, end, text, material, window=window)
         turn.passages = yield from self._modes.retrieve(self.engine, turn)
         engine = self._isolation.unsaved_engine()
-        yield from self._modes.generate(engine, turn, Statistics(), self._stop)
+        yield from turn.citing(self._modes.generate(engine, turn, Statistics(), self._stop))
 
     def stop(self) -> None:
         """End the answer in progress, from any thread; what was generated is kept."""

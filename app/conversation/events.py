@@ -1,14 +1,16 @@
 """One conversation turn as data: the events that answer a question.
 
 Events come in order: `Resumed`, `Retrieved` or `Interpolated`, `Dropped`, `Prefilling`, `Wrote`,
-`Remarked`, `Finished`; in iterative retrieval, `Retrieved` and `Speculated` also come between the
-`Wrote`. Their text is raw model output; whoever displays it passes it through `app.sanitise`.
+`Cited`, `Remarked`, `Finished`; in iterative retrieval, `Retrieved` and `Speculated` also come
+between the `Wrote`. Their text is raw model output; whoever displays it passes it through
+`app.sanitise`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.conversation.citations import SearchOutcome
 from app.conversation.statistics import Piece, Statistics
 from app.indexing.passage_index import FoundPassage
 from engines.budget.protocol import BudgetStatus
@@ -28,21 +30,25 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """Imported texts were searched; the relevant `passages` go before the question.
+    """Imported texts were searched; `passages` go before the question.
 
     In iterative retrieval it comes again, with all passages so far, for every new one and at the
     end.
 
     Attributes:
-        unindexed: number of imported texts that are not indexed yet.
-        requested: whether the chat asks for passages, so that their absence is shown.
-        too_long: whether not even the best relevant passage fits into the context.
+        outcome: what else the search brought; None if that is unchanged.
     """
 
     passages: tuple[FoundPassage, ...]
-    unindexed: int = 0
-    requested: bool = True
-    too_long: bool = False
+    outcome: SearchOutcome | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cited:
+    """The answer used these of the passages retrieved; it comes before `Finished`."""
+
+    passages: tuple[FoundPassage, ...]
+    outcome: SearchOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,5 +121,6 @@ Event = (
     | Prefilling
     | Wrote
     | Remarked
+    | Cited
     | Finished
 )

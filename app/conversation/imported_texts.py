@@ -40,10 +40,15 @@ from engines.target import Vocabulary
 HEADER, EXCERPTS_HEADER = "Notes:", "Notes that {fit}:"
 """Begins the system message with the passages, as in the embedded model's training."""
 INSTRUCTION = """\
-Below are excerpts from the user's own notes. If they answer the question, answer from them. If \
-the question is about the user's own life or work and they do not answer it, say "Your notes do \
-not say" and nothing more. Answer a general question as usual."""
-"""Begins the system message of a model that follows instructions."""
+The following excerpts are from the user's own notes; some may be about something else. Answer the \
+question from the excerpts if they say anything about it, naming the facts as they stand there. Do \
+not guess: if the question is about the user and no excerpt answers it, say that the notes do not \
+say. If it is a general question, ignore the excerpts and answer it as usual. Address the user as \
+"you"."""
+"""Begins the system message of a model that follows instructions.
+
+Qwen2.5-Coder 1.5B declines most questions if it comes after the excerpts, or if it quotes the words
+to decline with; without "Do not guess" it answers from excerpts about other things."""
 MAX_CONTEXT_SHARE = 0.25
 """Share of the context for passages."""
 MAX_PASSAGE_TOKENS = 1024
@@ -171,9 +176,14 @@ class ImportedTexts:
         return self._passages.empty
 
     @property
+    def text_count(self) -> int:
+        """Number of imported texts."""
+        return self._library.text_count
+
+    @property
     def unindexed(self) -> int:
         """Number of imported texts that are not indexed yet."""
-        return max(0, self._library.text_count - self._passages.text_count)
+        return max(0, self.text_count - self._passages.text_count)
 
     def ranked(self, question: str, limit: int) -> list[FoundPassage]:
         """The best `limit` passages for `question`, whether or not they may answer it.

@@ -12,9 +12,10 @@ from threading import Lock
 from time import monotonic, perf_counter, thread_time
 from typing import Protocol
 
-from app.conversation.citations import citation, why_none
+from app.conversation.citations import citation
 from app.conversation.events import (
     MIN_PREFILL_TOKENS,
+    Cited,
     Dropped,
     Event,
     Finished,
@@ -22,7 +23,6 @@ from app.conversation.events import (
     Prefilling,
     Remarked,
     Resumed,
-    Retrieved,
     Wrote,
 )
 from app.conversation.session_statistics import SessionStatistics
@@ -123,12 +123,9 @@ class EventApplier:
     def _note(self, event: Event, answer: Answer) -> None:
         if isinstance(event, Resumed):
             answer.resume(event.pieces)
-        elif isinstance(event, Retrieved):
+        elif isinstance(event, Cited):
             answer.cite([citation(passage) for passage in event.passages])
-            answer.why_none = why_none(requested=event.requested, too_long=event.too_long)
-            if event.unindexed:
-                texts = f"{event.unindexed:,} imported file{'s' * (event.unindexed != 1)}"
-                answer.note = f"Not searched yet: {texts}, still being indexed"
+            answer.outcome = event.outcome
         elif isinstance(event, Interpolated):
             answer.states = event.states
         elif isinstance(event, Remarked):

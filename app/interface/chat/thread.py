@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.conversation.attachments import Attachment, attachments_of, question_of
-from app.conversation.citations import stored_citations, stored_why_none
+from app.conversation.citations import stored_citations, stored_outcome
 from app.conversation.events import Event
 from app.conversation.statistics import ORIGINS_KEY, REMARK_KEY, STATES_KEY
 from app.interface.keymap import Keymap
@@ -274,7 +274,7 @@ def _answer(message: StoredMessage, finish: str) -> Answer:
     runs = message.statistics.get(ORIGINS_KEY)
     answer = Answer(message.content, finish, runs=runs if isinstance(runs, list) else ())
     answer.citations = stored_citations(message.statistics)
-    answer.why_none = stored_why_none(message.statistics)
+    answer.outcome = stored_outcome(message.statistics)
     remark = message.statistics.get(REMARK_KEY)
     answer.remark = one_line(remark, MAX_REMARK_CHARS) if isinstance(remark, str) else ""
     states = message.statistics.get(STATES_KEY)

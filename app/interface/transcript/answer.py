@@ -11,7 +11,7 @@ from itertools import groupby
 from rich.segment import Segment
 from rich.text import Text
 
-from app.conversation.citations import MAX_PLACE, Citation
+from app.conversation.citations import MAX_PLACE, Citation, SearchOutcome
 from app.conversation.statistics import Piece, attributed_pieces
 from app.interface.cells import keep_end, keep_start
 from app.interface.draft_origins import ORIGINS
@@ -65,9 +65,9 @@ class Answer:
         status: what the model is doing before the first token.
         note: a line above the answer.
         fold_row: the row that folds and unfolds the reasoning, if any.
-        citations: the passages that the model was given.
+        citations: the passages that it used.
+        outcome: what else searching imports brought; None if they were not searched.
         remark: a warning below the answer.
-        why_none: the line shown instead of citations if there are none.
         states: number of datastore entries that KNN-LM interpolated with; None without KNN-LM.
         citation_rows: index of the citation by the row that shows it.
         texts: what can be selected, once laid out; the reasoning comes first.
@@ -90,7 +90,7 @@ class Answer:
         self.fold_row: int | None = None
         self.citations: Sequence[Citation] = ()
         self.remark = ""
-        self.why_none = ""
+        self.outcome: SearchOutcome | None = None
         self.states: int | None = None
         self.citation_rows: dict[int, int] = {}
         self.texts: list[PlainText] = [NO_TEXT]
@@ -163,7 +163,8 @@ class Answer:
         return WORDED if self.states else NOT_ENCODED
 
     def _origins(self, layout: Layout, above: int) -> list[Row]:
-        """The numbered citations of a complete answer, below an empty row."""
+        """What searching brought and the numbered citations of a complete answer, below an empty
+        row."""
         self.citation_rows = {}
         if self.finish == GROWING:
             return []
@@ -171,10 +172,11 @@ class Answer:
             f"[{number}] {_shortened(cited, layout.width - 4)}"
             for number, cited in enumerate(self.citations, start=1)
         ]
-        first = above + bool(above)
+        said = self.outcome.lines(len(lines)) if self.outcome is not None else []
+        rows = [row for line in said for row in _wrapped(line, layout, "dim")]
+        first = above + bool(above) + len(rows)
         self.citation_rows = {first + index: index for index in range(len(lines))}
-        rows = [_line(line, layout, "dim") for line in lines]
-        rows = rows or _wrapped(self.why_none, layout, "dim")
+        rows += [_line(line, layout, "dim") for line in lines]
         return [*([Row([])] if above and rows else []), *rows]
 
     def _reasoning(self, parts: ReasoningSplit, layout: Layout, above: int) -> list[Row]:

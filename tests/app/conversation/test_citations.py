@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from app.conversation.citations import (
     CITATIONS_KEY,
+    NO_PASSAGE,
+    PASSAGE_TOO_LONG,
+    SEARCH_KEY,
     Citation,
     CitedText,
+    SearchOutcome,
     citation,
     citation_records,
     read_cited,
     stored_citations,
+    stored_outcome,
+    used_passages,
 )
 from app.conversation.export import as_markdown
 from app.indexing.passage_index import FoundPassage, find, open_passages, update
@@ -24,6 +30,7 @@ from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, USER
 from datastores.library.documents import CHATS, NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
+from datastores.passages.chunks import Chunk
 
 WALRUS = "# Walrus\n\nThe walrus keeps seventeen brass telescopes."
 GIRAFFE = "# Giraffe\n\nA giraffe sells umbrellas."
@@ -127,3 +134,56 @@ def test_exports_name_the_citations(history: History) -> None:
     history.add_message(chat.id, question.id, ASSISTANT, "The walrus.", statistics=figures)
     text = "".join(as_markdown(history, history.chats()))
     assert text.endswith("The walrus.\n\n1. `a/'b .md:3-4`\n\n")
+
+
+def noted(name: str, text: str) -> FoundPassage:
+    return FoundPassage("/notes", name, "", b"", 0, Chunk("", 1, 1, text), 1.0)
+
+
+def test_only_passages_whose_content_is_in_the_answer_are_cited() -> None:
+    dentist = noted("dentist.md", "Cleaning costs 95 euro, the insurance pays back 60.")
+    pay = noted("pay.md", "Helen offered 4 percent, and 1,500 euro for training.")
+    question, told = "How much of the bill do I get back?", "Say that the notes do not say."
+
+    def used(answer: str) -> list[str]:
+        passages = used_passages(answer, question, told, [pay, dentist])
+        return [passage.file for passage in passages]
+
+    assert used("The insurance pays 60 of 95 euro back.") == ["dentist.md"]
+    assert used("The notes do not say how much of the bill you get back.") == [], "told to say"
+    assert used("A bill is a list of prices that a company sends its customers.") == []
+    assert used("4 percent; and the insurance pays 60.") == ["pay.md", "dentist.md"]
+    assert used("Yes.") == ["pay.md", "dentist.md"], "which does not tell"
+    assert used("```sh\nbill --much\n```") == ["pay.md", "dentist.md"]
+    assert used_passages("Sixty.", question, told, []) == ()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "used", "lines"),
+    [
+        (SearchOutcome(), 0, [NO_PASSAGE]),
+        (SearchOutcome(1), 1, ["1 passage used"]),
+        (SearchOutcome(4), 2, ["2 of 4 passages used"]),
+        (SearchOutcome(4), 0, ["4 passages read, none used"]),
+        (SearchOutcome(), 2, ["2 passages used"]),
+        (SearchOutcome(too_long=True), 0, [PASSAGE_TOO_LONG]),
+        (
+            SearchOutcome(2, unindexed=1040, texts=1820),
+            2,
+            ["2 passages used", "Notes not searched yet: 1,040 of 1,820"],
+        ),
+    ],
+)
+def test_what_a_search_brought_is_said(outcome: SearchOutcome, used: int, lines: list[str]) -> None:
+    assert outcome.lines(used) == lines
+
+
+def test_an_outcome_is_read_again_whatever_is_stored() -> None:
+    outcome = SearchOutcome(2, unindexed=1, texts=3)
+    assert stored_outcome({CITATIONS_KEY: [], SEARCH_KEY: asdict(outcome)}) == outcome
+    assert stored_outcome({}) is None
+    hostile = {"read": "2", "too_long": 1, "unindexed": True, "texts": 3, "more": []}
+    assert stored_outcome({SEARCH_KEY: hostile}) == SearchOutcome(texts=3)
+    assert stored_outcome({SEARCH_KEY: 7}) is None
+    before = {CITATIONS_KEY: [], "passage_too_long": True}
+    assert stored_outcome(before) == SearchOutcome(too_long=True), "of earlier versions"

@@ -13,16 +13,18 @@ from typing import cast
 import pytest
 
 from app.chat_settings import AnswerEnd
+from app.conversation import answer_request
 from app.conversation.assistant import Assistant
 from app.conversation.citations import (
     CITATIONS_KEY,
-    PASSAGE_TOO_LONG,
+    NO_PASSAGE,
     CitedText,
+    SearchOutcome,
     read_cited,
     stored_citations,
-    stored_why_none,
+    stored_outcome,
 )
-from app.conversation.events import Dropped, Finished, Retrieved
+from app.conversation.events import Cited, Dropped, Finished, Retrieved
 from app.conversation.generation import GenerationRequest
 from app.conversation.imported_texts import HEADER, ImportedTexts, load_question_model, with_notes
 from app.conversation.iterative import generate_iteratively
@@ -50,6 +52,12 @@ WALRUS = "The walrus keeps seventeen brass telescopes in the attic."
 FORM = PassageForm(instructed=False)
 """The shortest: a token is a letter here."""
 ABOUT_IT = "How many telescopes does the walrus keep?"
+
+
+@pytest.fixture(autouse=True)
+def used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scripted answer is letters, so it would use no passage."""
+    monkeypatch.setattr(answer_request, "used_passages", lambda *given: tuple(given[-1]))
 
 
 def plain_engine(folder: Path, context_length: int = 512, max_tokens: int = 60) -> Engine:
@@ -124,14 +132,18 @@ def test_a_question_that_no_text_covers_is_answered_without(
     engine = plain_engine(tmp_path)
     prompts = seen_by(engine)
     assistant = Assistant(engine, history, imports)
-    chat, asking = history.create_chat(), history.create_chat(docs="once")
-    first, *_ = assistant.answer(chat.id, None, "sing sea shanties")
-    assert first == Retrieved((), requested=False)
+    chat = history.create_chat()
+    first, *_, cited, finished = assistant.answer(chat.id, None, "sing sea shanties")
+    assert first == Retrieved((), SearchOutcome(texts=2))
+    assert cited == Cited((), SearchOutcome(texts=2))
+    assert isinstance(finished, Finished)
     assert [message.role for message in prompts[-1]] == ["user"]
-    assert CITATIONS_KEY not in history.thread(chat.id)[-1].statistics
-    first, *_ = assistant.answer(asking.id, None, "sing sea shanties")
-    assert first == Retrieved(())
-    assert history.thread(asking.id)[-1].statistics[CITATIONS_KEY] == []
+    stored = history.thread(chat.id)[-1].statistics
+    assert (stored[CITATIONS_KEY], stored_outcome(stored)) == ([], SearchOutcome(texts=2))
+    assert SearchOutcome(texts=2).lines(0) == [NO_PASSAGE]
+    chatted = list(assistant.answer(chat.id, None, "hi"))
+    assert not any(isinstance(event, Retrieved | Cited) for event in chatted)
+    assert stored_outcome(history.thread(chat.id)[-1].statistics) is None
 
 
 @pytest.mark.parametrize(
@@ -216,7 +228,8 @@ def test_what_is_not_indexed_yet_is_said(
         first = next(events)
     assert isinstance(first, Retrieved)
     assert first.passages, "what is indexed is searched"
-    assert first.unindexed == 1
+    assert first.outcome == SearchOutcome(read=1, unindexed=1, texts=3)
+    assert first.outcome.lines(1) == ["1 passage used", "Notes not searched yet: 1 of 3"]
 
 
 def test_an_import_may_be_forgotten_while_an_answer_uses_it(
@@ -324,12 +337,13 @@ def test_notes_outlive_earlier_turns_and_are_cited_only_where_the_model_reads_th
     assert read == [f"{HEADER}\n\n{WALRUS}", full]
     assert history.thread(chat.id)[-1].statistics[CITATIONS_KEY]
     alone = f"{ABOUT_IT} " * 5
-    assert Retrieved((), too_long=True) in list(
+    too_long = SearchOutcome(too_long=True, texts=2)
+    assert Retrieved((), too_long) in list(
         assistant.answer(chat.id, history.chat(chat.id).active, alone)
     )
     assert [message.content for message in prompts[-1]] == [alone]
     stored = history.thread(chat.id)[-1].statistics
-    assert (stored_citations(stored), stored_why_none(stored)) == ([], PASSAGE_TOO_LONG)
+    assert (stored_citations(stored), stored_outcome(stored)) == ([], too_long)
 
 
 def test_a_document_that_does_not_fit_into_a_stride_is_not_cited(

@@ -5,20 +5,22 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
 
 import pytest
 
 from app.chat_settings import AnswerEnd
+from app.conversation import answer_request
 from app.conversation.assistant import Assistant
-from app.conversation.citations import CITATIONS_KEY
-from app.conversation.events import Event, Finished, Retrieved, Speculated, Wrote
+from app.conversation.citations import CITATIONS_KEY, SearchOutcome
+from app.conversation.events import Cited, Event, Finished, Retrieved, Speculated, Wrote
 from app.conversation.generation import GenerationRequest
 from app.conversation.imported_texts import ImportedTexts
 from app.conversation.iterative import generate_iteratively, make_request
 from app.conversation.statistics import Statistics
-from app.engine.engine import Engine
+from app.engine.engine import Engine, PassageForm
 from app.indexing.passage_index import update
 from app.locations import Locations
 from app.runtime.idle_encoding import embed_when_idle
@@ -42,6 +44,11 @@ PAGES = {
     "letters.md": " ".join("abcdefghijklmnopqrstuvwxyz"),
 }
 ANSWER = 60
+
+
+def plain_engine(folder: Path) -> Engine:
+    """Without the instruction, whose length would change what a scripted model writes."""
+    return replace(scripted_engine(folder), passage_form=PassageForm(instructed=False))
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +98,7 @@ def test_the_text_is_that_of_one_search_for_each_stride(
     tmp_path: Path, imports: ImportedTexts, temperature: float
 ) -> None:
     sampling = Sampling(temperature, seed=4)
-    engine = scripted_engine(tmp_path)
+    engine = plain_engine(tmp_path)
     events = list(generate(engine, imports, sampling))
     stop = StopCriteria(engine.vocabulary.stops, ANSWER)
     request = make_request(engine, [Message("user", QUESTION)], sampling, stop)
@@ -111,9 +118,11 @@ def test_the_text_is_that_of_one_search_for_each_stride(
 
 
 def test_passages_are_named_as_they_come_and_kept_with_the_answer(
-    tmp_path: Path, history: History, imports: ImportedTexts
+    tmp_path: Path, history: History, imports: ImportedTexts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = scripted_engine(tmp_path)
+    # A scripted answer is letters, so it would use no passage.
+    monkeypatch.setattr(answer_request, "used_passages", lambda *given: tuple(given[-1]))
+    engine = plain_engine(tmp_path)
     chat = history.create_chat()
     assistant = Assistant(engine, history, imports, docs="iterative")
     events = list(assistant.answer(chat.id, None, QUESTION))
@@ -123,6 +132,7 @@ def test_passages_are_named_as_they_come_and_kept_with_the_answer(
     stored = history.thread(chat.id)[-1].statistics[CITATIONS_KEY]
     assert isinstance(stored, list)
     assert [one["file"] for one in stored] == [one.file for one in found[-1]]
+    assert [event.outcome.read for event in events if isinstance(event, Cited)] == [len(stored)]
     assert engine.target.tokens
 
 
@@ -130,9 +140,12 @@ def test_a_question_that_nothing_covers_is_answered_without(
     tmp_path: Path, history: History, imports: ImportedTexts
 ) -> None:
     chat = history.create_chat()
-    assistant = Assistant(scripted_engine(tmp_path), history, imports, docs="iterative")
+    engine = plain_engine(tmp_path)
+    assistant = Assistant(engine, history, imports, docs="iterative")
     events = list(assistant.answer(chat.id, None, "sing sea shanties"))
-    assert [event for event in events if isinstance(event, Retrieved)] == [Retrieved(())]
+    assert [event for event in events if isinstance(event, Retrieved)] == [
+        Retrieved((), SearchOutcome(texts=3))
+    ]
 
 
 def test_only_the_chosen_import_is_searched(
@@ -142,7 +155,7 @@ def test_only_the_chosen_import_is_searched(
     imports._library.write([StoreDocument("/seals", "seal.md", 0, document)])
     index(imports)
     chat = history.create_chat()
-    engine = scripted_engine(tmp_path)
+    engine = plain_engine(tmp_path)
     assistant = Assistant(engine, history, imports, docs="iterative /seals")
     events = list(assistant.answer(chat.id, None, "Which telescopes does the walrus keep?"))
     found = {one.file for event in events if isinstance(event, Retrieved) for one in event.passages}
@@ -169,7 +182,7 @@ def test_answers_from_the_same_passages_share_what_they_learn_of_strides(
         return imports.stride_scheduler(base, chosen).accuracy
 
     before = learned()
-    list(generate(scripted_engine(tmp_path), imports, Sampling(0.0)))
+    list(generate(plain_engine(tmp_path), imports, Sampling(0.0)))
     assert learned() != before
     assert learned("/notes") == before, "another base is searched in another time"
 
@@ -177,7 +190,8 @@ def test_answers_from_the_same_passages_share_what_they_learn_of_strides(
 def test_stopping_keeps_what_was_confirmed(tmp_path: Path, imports: ImportedTexts) -> None:
     stop = Flag()
     events: list[Event] = []
-    for event in generate(scripted_engine(tmp_path), imports, Sampling(0.0), stop):
+    engine = plain_engine(tmp_path)
+    for event in generate(engine, imports, Sampling(0.0), stop):
         events.append(event)
         if len(tokens(events)) >= 8:
             stop.set()
@@ -191,7 +205,7 @@ def test_a_text_that_is_forgotten_meanwhile_ends_nothing(
     tmp_path: Path, imports: ImportedTexts
 ) -> None:
     events: list[Event] = []
-    for event in generate(scripted_engine(tmp_path), imports, Sampling(0.0)):
+    for event in generate(plain_engine(tmp_path), imports, Sampling(0.0)):
         events.append(event)
         if isinstance(event, Wrote):
             imports._passages.remove(imports._passages.keys())

@@ -7,14 +7,21 @@ is known in advance, and stores its answers as the real one does.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from threading import Event as Flag
 
 import numpy as np
 
 from app.conversation.attachments import Attachment, compose
-from app.conversation.citations import CITATIONS_KEY, TOO_LONG_KEY, citation_records
+from app.conversation.citations import (
+    CITATIONS_KEY,
+    NOTHING_FOUND,
+    SEARCH_KEY,
+    SearchOutcome,
+    citation_records,
+)
 from app.conversation.events import (
+    Cited,
     Dropped,
     Event,
     Finished,
@@ -60,7 +67,8 @@ class Script:
         fails: raised at the end instead of finishing.
         holds: whether the answer continues after the last pass until it is stopped.
         gate: called after the last pass.
-        passages: retrieved passages; None if nothing was searched.
+        passages: retrieved passages, all of which it uses; None if nothing was searched.
+        outcome: what else searching brought.
         states: datastore entries that KNN-LM used; None without KNN-LM.
         remark: a remark on the answer, or empty.
         possible: by origin, the share of tokens that drafts could have supplied.
@@ -73,7 +81,7 @@ class Script:
     prefill: Sequence[tuple[int, int]] = ((12, 12),)
     dropped: int = 0
     passages: tuple[FoundPassage, ...] | None = None
-    too_long: bool = False
+    outcome: SearchOutcome = NOTHING_FOUND
     states: int | None = None
     remark: str = ""
     possible: Mapping[str, float] = field(
@@ -149,7 +157,7 @@ class ScriptedAssistant:
             figures: dict[str, object] = {ORIGINS_KEY: provenance.runs()}
             if script.passages is not None:
                 figures[CITATIONS_KEY] = citation_records(script.passages)
-                figures[TOO_LONG_KEY] = script.too_long
+                figures[SEARCH_KEY] = asdict(script.outcome)
             if script.remark:
                 figures[REMARK_KEY] = script.remark
             if script.states is not None:
@@ -161,7 +169,7 @@ def events_of(script: Script, stop: Flag) -> Generator[Event]:
     """The events of one answer, as `app.conversation.generation.generate` yields them."""
     statistics = Statistics(prompt_tokens=script.prefill[-1][1])
     if script.passages is not None:
-        yield Retrieved(script.passages, too_long=script.too_long)
+        yield Retrieved(script.passages, script.outcome)
     if script.states is not None:
         yield Interpolated(script.states)
     if script.dropped:
@@ -183,6 +191,8 @@ def events_of(script: Script, stop: Flag) -> Generator[Event]:
     statistics.possible_by_origin = {
         name: round(share * statistics.tokens) for name, share in script.possible.items()
     }
+    if script.passages is not None:
+        yield Cited(script.passages, script.outcome)
     if script.remark:
         yield Remarked(script.remark)
     yield Finished("interrupted" if stop.is_set() else script.finish, statistics, 0)

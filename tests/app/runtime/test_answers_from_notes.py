@@ -65,7 +65,7 @@ def imports(locations: Locations) -> Iterator[ImportedTexts]:
 def engine(locations: Locations, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """An engine that drafts from the dense index alone, and records into both stores."""
     monkeypatch.setattr("datastores.dense.index.SAMPLE", 16)
-    made = scripted_engine(locations.data, draft_tokens=8)
+    made = scripted_engine(locations.data, draft_tokens=8, context_length=1024)
     open_dense(made.resources, locations, made.target)
     made.resources.replay = open_replay(locations, made.target)
     made.learns = True

@@ -10,7 +10,12 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import OptionList, Static
 
-from app.conversation.citations import NO_PASSAGE, PASSAGE_TOO_LONG, citation
+from app.conversation.citations import (
+    NO_PASSAGE,
+    PASSAGE_TOO_LONG,
+    SearchOutcome,
+    citation,
+)
 from app.indexing.passage_index import FoundPassage, find, open_passages, update
 from app.interface.chat import event_stream
 from app.interface.chat.retrieval_actions import EVERY_IMPORT, NO_CITATIONS, NOTICES
@@ -194,7 +199,9 @@ async def test_without_citations_the_key_says_why(stage: Make) -> None:
 async def test_a_passage_that_does_not_fit_is_distinguished_from_none(
     stage: Make, width: int
 ) -> None:
-    made = stage(Script(passes_of("No.", [0], 1), passages=(), too_long=True))
+    made = stage(
+        Script(passes_of("No.", [0], 1), passages=(), outcome=SearchOutcome(too_long=True))
+    )
     async with made.app.run_test(size=(width, 24)) as pilot:
         await ready(pilot, made)
         await ask(pilot, made, "first")
