@@ -22,7 +22,7 @@ import numpy as np
 from engines.budget.protocol import Budget
 from engines.draft_tree import DraftTree, root_only
 from engines.drafters.protocol import Drafter
-from engines.sampler import Draw, leaders
+from engines.sampler import Constrain, Draw, leaders
 from engines.step import (
     FINISH_CONTEXT,
     FINISH_LENGTH,
@@ -94,6 +94,7 @@ def decode(
     answered: int = 0,
     keep: Keep | None = None,
     observers: Sequence[StepObserver] = (),
+    constrain: Constrain | None = None,
 ) -> Generator[Step]:
     """Generate from a prefilled `target` until an end, one step for each forward pass.
 
@@ -101,10 +102,13 @@ def decode(
     yield: the KV cache then holds all emitted tokens but the last, and observers have seen every
     step. The last `answered` of the cached tokens already belong to the answer. `keep` chooses the
     positions whose logits are kept. `observers` see each step after the drafters and the budget.
+    `constrain` restricts what is drawn; drafters draw without it.
     """
     tokens, hidden = list(target.tokens), target.last_row.hidden[0].copy()
     context = Context(tokens, hidden, temperature, draw, len(tokens) - answered)
     all_observers: list[StepObserver] = [*drafters, budget, *observers]
+    if constrain is not None:
+        draw = constrain(draw)
     step = _first_step(target, context, draw, stop, keep, budget.top_tokens_needed(drafters))
     for observer in all_observers:
         observer.begin(context)

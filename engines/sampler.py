@@ -66,6 +66,9 @@ def leaders(row: Floats, count: int, within: float) -> tuple[Indices, Floats]:
 
 Draw = Callable[[Floats, int, Sequence[int]], int]
 """(row of logits [V], offset in the answer, context so far) → token."""
+Constrain = Callable[[Draw], Draw]
+"""Restricts a draw to some tokens, which depend on the answer so far alone. The result may keep
+that state: it is called once for each token of the answer, in order."""
 Score = Callable[[Floats, int], tuple[Indices, NDArray[np.float64]]]
 """(row of logits, offset) → the tokens that may be drawn and their scores; the largest wins."""
 

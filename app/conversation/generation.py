@@ -29,7 +29,7 @@ from engines.chat_template.reasoning import marked_piece, prompt_opening
 from engines.decode import StopCriteria, decode
 from engines.draft_tree import credited
 from engines.repetition import is_counting, is_looping, token_text
-from engines.sampler import Sampling, make_sampler
+from engines.sampler import Constrain, Sampling, make_sampler
 from engines.step import FINISH_REPETITION, FINISH_STOP, Step
 from engines.target import Floats, ParkingTarget, Target
 
@@ -49,6 +49,7 @@ class GenerationRequest:
         prompt: token ids of the whole prompt, to generate from instead of `messages`.
         marks: texts of control tokens to keep in the text, besides those that mark reasoning.
         logits: whether each step keeps the logits of all its tokens, which nothing else then gets.
+        constrain: restricts the tokens that are drawn; None for no restriction.
     """
 
     messages: Sequence[Message]
@@ -59,6 +60,7 @@ class GenerationRequest:
     prompt: Sequence[int] = ()
     marks: Sequence[str] = ()
     logits: bool = False
+    constrain: Constrain | None = None
 
 
 def generate(
@@ -142,6 +144,7 @@ def _decode(engine: Engine, request: GenerationRequest, statistics: Statistics) 
         answered=written,
         keep=keep,
         observers=(statistics, *engine.observers),
+        constrain=request.constrain,
     )
 
 

@@ -34,8 +34,9 @@ from datastores.chats.usage import MODEL_KEY
 from datastores.errors import InputError, ModelError
 from datastores.redaction import redact
 from engines.chat_template.prompt_builder import Message, Tool, ToolCall
-from engines.chat_template.reasoning import split_reasoning
+from engines.chat_template.reasoning import prompt_opening, split_reasoning
 from engines.chat_template.tool_calls import MARKS, CallStream, is_marked, names_of
+from engines.sampler import Constrain
 from engines.target import ParkingTarget
 
 REQUESTED = "the request"
@@ -54,6 +55,7 @@ class ProgramRequest:
         stop: texts that end the answer.
         logits: whether every step has the logits of its tokens; nothing is then learned from them.
         store: whether the answer may be kept, if the settings allow it.
+        constrain: restricts the tokens that are drawn; None for no restriction.
     """
 
     messages: Sequence[Message] = ()
@@ -63,6 +65,7 @@ class ProgramRequest:
     stop: tuple[str, ...] = ()
     logits: bool = False
     store: bool = True
+    constrain: Constrain | None = None
 
     @property
     def thread(self) -> Sequence[Message]:
@@ -142,6 +145,7 @@ class ProgramAnswers:
             prompt=self._render(messages, request),
             marks=MARKS if request.tools else (),
             logits=request.logits,
+            constrain=request.constrain,
         )
 
     def _render(self, messages: Sequence[Message], request: ProgramRequest) -> list[int]:
@@ -152,6 +156,8 @@ class ProgramAnswers:
                 raise InputError(str(error)) from error
         else:
             prompt = self.engine.render_text(request.text)
+        if request.constrain and prompt_opening(self.engine.vocabulary, prompt):
+            raise InputError("this model reasons before it answers: leave out response_format")
         if len(prompt) >= self.engine.target.context_length:
             raise overflow(self.engine, len(prompt))
         return prompt

@@ -23,7 +23,7 @@ from engines.budget.cost_model import CostModel
 from engines.budget.loss_limit import DrafterBackoffs
 from engines.budget.protocol import Budget
 from engines.drafters.protocol import Drafter
-from engines.sampler import Sampling
+from engines.sampler import Constrain, Sampling
 from engines.state_encoding import PASS_S
 from engines.step import StepObserver
 from engines.target import Target, Vocabulary
@@ -39,6 +39,7 @@ class PassageForm:
     """How a model is given passages of imported texts.
 
     Attributes:
+        json_form: makes what restricts answers to the JSON of a schema; None if the engine cannot.
         max_passages: most passages before a question.
         max_items: most list items in those passages; 0 for all.
         instructed: whether the model follows instructions about them. It then gets every passage
@@ -137,6 +138,7 @@ class Engine:
     defaults: AnswerDefaults
     learned: LearnedState
     render_text: Callable[[str], list[int]]
+    json_form: Callable[[Mapping[str, Any]], Constrain] | None = None
     stop: tuple[str, ...] = ()
     restrictions: tuple[str, ...] = ()
     passage_form: PassageForm = PassageForm()

@@ -119,6 +119,7 @@ def load(
         vocabulary=model.vocabulary,
         render=model.render,
         render_text=model.template.render_text,
+        json_form=model.json_form,
         stop=model.template.stop,
         restrictions=model.restrictions,
         drafters=make_drafters(names, resources),

@@ -18,8 +18,10 @@ from app.serve.schema import (
     CompletionRequest,
     Content,
     DeveloperMessage,
+    JsonFormat,
     Sampled,
     SystemMessage,
+    TextFormat,
     ToolMessage,
     require_shallow,
 )
@@ -74,6 +76,23 @@ def completion_request(body: CompletionRequest) -> ProgramRequest:
         logits=body.logprobs is not None,
         store=body.store is not False,
     )
+
+
+def answer_schema(body: ChatRequest) -> dict[str, Any] | None:
+    """The JSON schema of the answer; None for any text.
+
+    Raises:
+        RequestError: it cannot be obeyed.
+    """
+    form = body.response_format
+    if form is None or isinstance(form, TextFormat):
+        return None
+    if body.tools and body.tool_choice != "none":
+        raise RequestError("response_format cannot be combined with tools", param="response_format")
+    if isinstance(form, JsonFormat):
+        return {"type": "object"}
+    require_shallow(form.json_schema.schema, "response_format.json_schema.schema")
+    return form.json_schema.schema
 
 
 def _sampling(body: Sampled) -> dict[str, Any]:

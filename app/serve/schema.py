@@ -130,10 +130,27 @@ class StreamOptions(Object):
     include_obfuscation: Literal[False] | None = None
 
 
-class TextFormat(Object):
-    """The only form of answers."""
+class TextFormat(Object, tag_field="type", tag="text"):
+    """Any text."""
 
-    type: Literal["text"]
+
+class JsonFormat(Object, tag_field="type", tag="json_object"):
+    """Any JSON object."""
+
+
+class JsonSchema(Object):
+    """A JSON schema; strict or not, it is obeyed."""
+
+    name: Name
+    schema: dict[str, Any]
+    description: str | None = None
+    strict: bool | None = None
+
+
+class SchemaFormat(Object, tag_field="type", tag="json_schema"):
+    """JSON that a schema allows."""
+
+    json_schema: JsonSchema
 
 
 class Sampled(Object, kw_only=True):
@@ -169,7 +186,7 @@ class ChatRequest(Sampled, kw_only=True):
     tools: list[FunctionTool] | None = None
     tool_choice: Literal["auto", "none"] | None = None
     parallel_tool_calls: Literal[True] | None = None
-    response_format: TextFormat | None = None
+    response_format: TextFormat | JsonFormat | SchemaFormat | None = None
     modalities: list[Literal["text"]] | None = None
     service_tier: Literal["auto", "default"] | None = None
     prompt_cache_key: str | None = None

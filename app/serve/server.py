@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,12 +31,15 @@ from app.serve.errors import RequestError, as_request_error
 from app.serve.logprobs import TokenLogprobs
 from app.serve.metrics import CONTENT_TYPE, Metrics
 from app.serve.openapi import openapi
-from app.serve.requests import chat_request, completion_request
+from app.serve.requests import answer_schema, chat_request, completion_request
 from app.serve.responses import DONE, AnswerParts, ResponseForm, as_json, server_sent
 from app.serve.schema import ChatRequest, CompletionRequest, EmbeddingRequest, Sampled, read
-from datastores.errors import SpecchatError
+from datastores.errors import InputError, SpecchatError
 from engines.chat_template.tool_calls import names_of
+from engines.sampler import Constrain
 
+FORM = "response_format"
+NO_GRAMMARS = "response_format needs a GGUF model: others have no grammars"
 CLIENT_GONE = 499
 """Nginx' status for a client that went away; nobody gets it, but it is counted."""
 
@@ -108,11 +112,26 @@ class Endpoint:
 
     async def _chat(self, request: Request) -> Response:
         body = read(await read_body(request), ChatRequest)
-        asked = chat_request(body)
+        asked = replace(chat_request(body), constrain=await self._form(answer_schema(body)))
         top = body.top_logprobs or 0
         logprobs = TokenLogprobs(self._engine.vocabulary, top) if asked.logits else None
         parts = AnswerParts(tools=names_of(asked.tools), logprobs=logprobs)
         return await self._answer(request, body, asked, parts)
+
+    async def _form(self, schema: Mapping[str, Any] | None) -> Constrain | None:
+        """What restricts an answer to `schema`.
+
+        Raises:
+            RequestError: the schema is invalid or not supported.
+        """
+        if schema is None:
+            return None
+        if self._engine.json_form is None:
+            raise RequestError(NO_GRAMMARS, param=FORM)
+        try:
+            return await asyncio.to_thread(self._engine.json_form, schema)
+        except InputError as error:
+            raise RequestError(f"{FORM}: {error}", param=FORM) from error
 
     async def _complete(self, request: Request) -> Response:
         body = read(await read_body(request), CompletionRequest)

@@ -12,10 +12,10 @@ KV cache's padded length changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from llama_cpp import llama_cpp as lib
@@ -37,12 +37,14 @@ from engines.llama.context import (
 from engines.llama.devices import free_gpu_memory
 from engines.llama.forward import PrefillChunkSize
 from engines.llama.gguf import F16, check_header
+from engines.llama.grammar import Grammar, json_grammar
 from engines.llama.native import LOGGER
 from engines.llama.prediction_heads import open_heads, open_weights
 from engines.llama.probe import probe_heads, probe_once
 from engines.llama.target import LlamaTarget
 from engines.llama.threads import ThreadTuners, default_threads
 from engines.llama.vocabulary import LlamaVocabulary
+from engines.sampler import Constrain
 from engines.target import Floats
 
 CELL_PADDING = 256
@@ -88,6 +90,14 @@ class LlamaModel:
     def render(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
         """Token ids of the prompt, up to the beginning of the answer."""
         return self.template.render(messages, tools)
+
+    def json_form(self, schema: Mapping[str, Any]) -> Constrain:
+        """What restricts an answer to the JSON values that `schema` allows.
+
+        Raises:
+            InputError: the schema is invalid, or has what is not supported.
+        """
+        return Grammar(self.target.weights, json_grammar(schema)).constrain
 
     @property
     def restrictions(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -108,6 +109,32 @@ def test_embeddings_and_models(package: openai.OpenAI) -> None:
     assert found.usage.prompt_tokens > 2
     with pytest.raises(openai.BadRequestError, match="tokens"):
         package.embeddings.create(model=embedding, input="word " * 5000)
+
+
+SIZE = {
+    "type": "object",
+    "properties": {"size": {"enum": ["small", "large"]}},
+    "required": ["size"],
+    "additionalProperties": False,
+}
+
+
+def test_an_answer_obeys_a_schema(package: openai.OpenAI) -> None:
+    found = package.chat.completions.create(
+        model="built-in",
+        messages=[{"role": "user", "content": QUESTION}],
+        response_format={"type": "json_schema", "json_schema": {"name": "size", "schema": SIZE}},
+    )
+    assert json.loads(found.choices[0].message.content or "")["size"] in ("small", "large")
+    with pytest.raises(openai.BadRequestError, match="'minimum', which is not supported"):
+        package.chat.completions.create(
+            model="built-in",
+            messages=[{"role": "user", "content": QUESTION}],
+            response_format={
+                "type": "json_schema",
+                "json_schema": {"name": "n", "schema": {"type": "integer", "minimum": 1}},
+            },
+        )
 
 
 def test_errors_are_the_package_s_own(client: Client, package: openai.OpenAI) -> None:

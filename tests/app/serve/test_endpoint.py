@@ -170,7 +170,8 @@ def test_an_earlier_call_and_its_result_are_sent_back(client: Client) -> None:
     ("fields", "param"),
     [
         ({"n": 2}, "n"),
-        ({"response_format": {"type": "json_object"}}, "response_format.type"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "yaml"}}, "response_format.type"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"presence_penalty": 0.5}, "presence_penalty"),
         ({"audio": {"voice": "x"}}, "audio"),

@@ -1,0 +1,154 @@
+"""Answers in the form of a JSON schema: valid, with drafts as without, and hostile schemas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from datastores.errors import InputError
+from engines.budget.acceptance_model import AcceptanceModel
+from engines.budget.cost_model import CostModel
+from engines.budget.fixed import FixedBudget
+from engines.chat_template.prompt_builder import Message
+from engines.decode import StopCriteria, decode
+from engines.drafters.prompt_lookup import PromptLookup
+from engines.drafters.token_recycling import TokenRecycling
+from engines.llama.grammar import MAX_DEPTH, Grammar, json_grammar
+from engines.llama.model import LlamaModel, load
+from engines.sampler import Sampling, make_sampler
+from tests.engines.conftest import EMBEDDED, THREADS
+
+CITY = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 12},
+        "size": {"enum": ["small", "large"]},
+        "people": {"type": "integer"},
+    },
+    "required": ["name", "size", "people"],
+    "additionalProperties": False,
+}
+SCHEMAS: list[dict[str, Any]] = [
+    CITY,
+    {"type": "object"},
+    {"type": "array", "items": CITY, "minItems": 2, "maxItems": 2},
+    {"anyOf": [{"type": "boolean"}, {"type": "null"}]},
+    {"$defs": {"n": {"type": "number"}}, "type": "array", "items": {"$ref": "#/$defs/n"}},
+]
+
+
+@pytest.fixture(scope="module")
+def exact() -> LlamaModel:
+    """The embedded model without rounding differences: a grammar leaves it with tokens that are
+    all improbable, and nearly the same."""
+    return load(EMBEDDED, threads=THREADS, exact=True, context_length=512)
+
+
+def answer(
+    model: LlamaModel,
+    schema: Mapping[str, Any],
+    sampling: Sampling,
+    *,
+    drafted: bool,
+    limit: int = 90,
+) -> tuple[list[int], int]:
+    """The tokens of an answer, and how many of them were drafted."""
+    prompt = model.render(
+        [Message("user", "List the files in a folder as JSON: " + json.dumps(schema))]
+    )
+    for _ in model.target.prefill(prompt):
+        pass
+    tokens: list[int] = []
+    accepted = 0
+    steps = decode(
+        model.target,
+        [PromptLookup(), TokenRecycling()] if drafted else [],
+        FixedBudget(4 if drafted else 0, CostModel(), AcceptanceModel()),
+        make_sampler(sampling),
+        StopCriteria(model.vocabulary.stops, limit),
+        temperature=sampling.temperature,
+        constrain=model.json_form(schema),
+    )
+    with closing(steps):
+        for step in steps:
+            tokens += step.tokens
+            accepted += step.accepted
+    return tokens, accepted
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: str(sorted(schema))[:30])
+def test_drafts_obey_the_grammar_without_changing_the_answer(
+    exact: LlamaModel, schema: dict[str, Any], temperature: float
+) -> None:
+    model, sampling = exact, Sampling(temperature=temperature, seed=5)
+    plain, _ = answer(model, schema, sampling, drafted=False)
+    drafted, _ = answer(model, schema, sampling, drafted=True)
+    assert drafted == plain
+    if plain[-1] in model.vocabulary.stops:
+        value = json.loads(b"".join(map(model.vocabulary.piece, plain)))
+        if schema == CITY:
+            assert value["size"] in ("small", "large")
+            assert isinstance(value["people"], int)
+
+
+def test_drafts_are_accepted_under_a_grammar(model: LlamaModel) -> None:
+    schema = {"type": "array", "items": {"const": "the same words"}, "minItems": 4, "maxItems": 4}
+    tokens, accepted = answer(model, schema, Sampling(temperature=0.0), drafted=True)
+    assert json.loads(b"".join(map(model.vocabulary.piece, tokens))) == ["the same words"] * 4
+    assert accepted > len(tokens) / 3
+
+
+def test_the_state_follows_the_answer(model: LlamaModel) -> None:
+    """It may be drawn again at an earlier place, and after another text."""
+    grammar = Grammar(model.target.weights, json_grammar({"const": "ab"}))
+    prompt = model.render([Message("user", "?")])
+    for _ in model.target.prefill(prompt):
+        pass
+    row = model.target.last_row.logits[0].copy()
+    draw = grammar.constrain(make_sampler(Sampling(temperature=0.0)))
+    context, texts = list(prompt), []
+    for _ in range(2):
+        while (
+            token := draw(row, len(context) - len(prompt), context)
+        ) not in model.vocabulary.stops:
+            context.append(token)
+        texts.append(b"".join(map(model.vocabulary.piece, context[len(prompt) :])))
+        del context[len(prompt) :]
+    assert texts == [b'"ab"', b'"ab"']
+
+
+@pytest.mark.parametrize(
+    ("schema", "named"),
+    [
+        ({"type": "string", "pattern": "^(a+)+$"}, "pattern"),
+        ({"type": "integer", "minimum": 3}, "minimum"),
+        ({"not": {}}, "not"),
+        ({"type": "array", "items": {"type": "string"}, "maxItems": 10**9}, "maxItems"),
+        ({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, "uniqueItems"),
+        ({"$ref": "https://example.org/schema.json"}, "cannot be used"),
+        ({"$ref": "#/nowhere"}, "cannot be used"),
+        ({"type": "nothing"}, "cannot be used"),
+        ({"properties": {"a": True}}, "no object"),
+        ({"properties": 3}, "no object"),
+        ({"anyOf": [{}], "properties": {}}, "anyOf"),
+        ({"type": "string", "title": "x" * 40_000}, "KiB"),
+    ],
+)
+def test_what_a_grammar_would_not_obey_is_refused_by_name(
+    schema: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(InputError, match=named.replace("$", "")):
+        json_grammar(schema)
+
+
+def test_a_deep_schema_is_refused() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(MAX_DEPTH + 1):
+        schema = {"type": "array", "items": schema}
+    with pytest.raises(InputError, match="levels"):
+        json_grammar(schema)
