@@ -188,7 +188,7 @@ class DocsSetting:
 
     def __str__(self) -> str:
         """The setting as it is stored, and can be typed."""
-        return " ".join((self.mode, *map(_quoted_name, self.imports)))
+        return " ".join((self.mode, *map(quoted_name, self.imports)))
 
 
 def parse_docs(typed: str) -> DocsSetting:
@@ -210,7 +210,8 @@ def parse_docs(typed: str) -> DocsSetting:
     return DocsSetting(mode or DOCS_ONCE, tuple(dict.fromkeys(names)))
 
 
-def _quoted_name(name: str) -> str:
+def quoted_name(name: str) -> str:
+    """The name of an import as `parse_docs` takes it."""
     plain = _WORD.fullmatch(name) and '"' not in name and name.lower() not in DOCS_MODES
     return name if plain else '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 

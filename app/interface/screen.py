@@ -138,6 +138,7 @@ class ChatScreen(Screen[None]):
         self.screen_layout_refresh_signal.subscribe(self, lambda _: self._erase_toasts())
         self.conversation.prompt.completion.commands = SLASH_NAMES
         self.conversation.prompt.completion.model_names = self.model_switch.names
+        self.conversation.prompt.completion.docs_words = self.retrieval_actions.words
         self.navigation.begin()
         try:
             self.conversation.restore_unsent(read_unsent(self._locations.unsent))

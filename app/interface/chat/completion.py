@@ -17,16 +17,19 @@ from app.interface.chat.suggestions import (
     MAX_SUGGESTIONS,
     MENTION,
     MODEL,
+    USE,
     CompletionSpan,
     Suggestion,
     Suggestions,
     target,
 )
+from app.interface.dialogs.basic import notify_error
 from app.interface.slash_commands import SlashName, completions
 from app.interface.text_inputs import TextInput
 from app.interface.workers import start_worker
 from app.locations import working_folder
 from app.sanitise import one_line
+from datastores.errors import SpecchatError
 
 
 class Completion:
@@ -35,11 +38,13 @@ class Completion:
     Attributes:
         commands: all slash commands.
         model_names: lists all models; called in a thread.
+        docs_words: lists the words that `/docs` takes; called in a thread.
     """
 
     def __init__(self, prompt: TextInput, suggestions: Suggestions) -> None:
         self.commands: Sequence[SlashName] = ()
         self.model_names: Callable[[], Sequence[str]] = tuple
+        self.docs_words: Callable[[], Sequence[str]] = tuple
         self._prompt = prompt
         self._suggestions = suggestions
         self._search = PathSearch(working_folder())
@@ -92,7 +97,7 @@ class Completion:
             return chosen.text
         if found.kind == COMMAND:
             self._replace(found, f"{chosen.text} ")
-        elif found.kind in (ARGUMENT, MODEL):
+        elif found.kind in (ARGUMENT, MODEL, USE):
             self._replace(found, chosen.text)
             return self._prompt.text if run else None
         elif chosen.text.endswith("/") and not run:
@@ -119,7 +124,11 @@ class Completion:
 
     async def _find(self, found: CompletionSpan) -> None:
         # Reading a large folder takes a while.
-        texts = await asyncio.to_thread(self._texts_for, found)
+        try:
+            texts = await asyncio.to_thread(self._texts_for, found)
+        except SpecchatError as error:
+            notify_error(self._prompt, error)
+            return
         if found == self._target:
             self._list(found, [Suggestion(text) for text in texts])
 
@@ -128,11 +137,15 @@ class Completion:
         self._suggestions.show(suggestions)
 
     def _texts_for(self, found: CompletionSpan) -> Sequence[str]:
+        if found.kind == USE:
+            begun = found.typed.strip('"').casefold()
+            words = (word for word in self.docs_words() if one_line(word, len(word)) == word)
+            return [word for word in words if word.strip('"').casefold().startswith(begun)]
         if found.kind != MODEL:
             return self._search.find(found.typed, MAX_SUGGESTIONS)
-        words = found.typed.casefold().split()
+        typed = found.typed.casefold().split()
         names = (name for name in self.model_names() if one_line(name, len(name)) == name)
-        return [name for name in names if all(word in name.casefold() for word in words)]
+        return [name for name in names if all(word in name.casefold() for word in typed)]
 
     def _replace(self, found: CompletionSpan, text: str) -> None:
         start = (self._row, found.start)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.chat_settings import DOCS_ITERATIVE, DOCS_KNN, DOCS_OFF, DOCS_ONCE, parse_docs
+from app.chat_settings import (
+    DOCS_ITERATIVE,
+    DOCS_KNN,
+    DOCS_MODES,
+    DOCS_OFF,
+    DOCS_ONCE,
+    parse_docs,
+    quoted_name,
+)
 from app.config import load_config
 from app.conversation.citations import Citation
 from app.importing.names import import_names, stored_docs
@@ -64,6 +72,14 @@ class RetrievalActions:
         used = ", ".join(one_line(names[path]) for path in chosen.imports) or EVERY_IMPORT
         notice = NOTICES[chosen.mode].format(imports=used)
         self._conversation.notify(notice, markup=False, timeout=4)
+
+    def words(self) -> list[str]:
+        """The words that `choose` takes: modes, and names of imports. Call it in a thread.
+
+        Raises:
+            StoreError: the library cannot be read.
+        """
+        return [*DOCS_MODES, *map(quoted_name, import_names(self._locations).values())]
 
     def show_last_citations(self) -> None:
         """Show the passages used for the last answer."""

@@ -29,6 +29,7 @@ _ROW = "row"
 _MENTION = re.compile(r"(?:^|(?<=\s))@(\S*)$")
 _COMMAND = re.compile(r"/[A-Za-z-]*$")
 _MODEL_ARGUMENT = re.compile(r"/model\s+(.*)$")
+_DOCS_ARGUMENT = re.compile(r'/docs(?:\s+(?:"[^"]*"|[^\s"]+))*\s+("[^"]*|[^\s"]*)$')
 _PATH_ARGUMENT = re.compile(r"/(?:attach|import)\s+(.*)$")
 
 
@@ -37,8 +38,8 @@ class CompletionSpan:
     """The word to complete.
 
     Attributes:
-        kind: `COMMAND`, `MENTION` (a path after `@`), `ARGUMENT` (a path after a slash command) or
-            `MODEL` (a name after `/model`).
+        kind: `COMMAND`, `MENTION` (a path after `@`), `ARGUMENT` (a path after a slash command),
+            `MODEL` (a name after `/model`) or `USE` (a word after `/docs`).
         start: column at which the replaced text begins.
         typed: the word so far, without the `@`.
     """
@@ -48,7 +49,7 @@ class CompletionSpan:
     typed: str
 
 
-COMMAND, MENTION, ARGUMENT, MODEL = "command", "mention", "argument", "model"
+COMMAND, MENTION, ARGUMENT, MODEL, USE = "command", "mention", "argument", "model", "use"
 
 
 def target(line: str, *, first: bool) -> CompletionSpan | None:
@@ -63,6 +64,8 @@ def target(line: str, *, first: bool) -> CompletionSpan | None:
         return CompletionSpan(ARGUMENT, found.start(1), found[1])
     if first and (found := _MODEL_ARGUMENT.match(line)):
         return CompletionSpan(MODEL, found.start(1), found[1])
+    if first and (found := _DOCS_ARGUMENT.match(line)):
+        return CompletionSpan(USE, found.start(1), found[1])
     if found := _MENTION.search(line):
         return CompletionSpan(MENTION, found.start(), found[1])
     return None

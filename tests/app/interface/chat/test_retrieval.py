@@ -32,7 +32,17 @@ from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
 from datastores.passages.chunks import Chunk
 from engines.draft_tree import NOTES as FROM_NOTES
-from tests.app.interface.conftest import Compare, Make, Stage, ask, notices, ready, shown, until
+from tests.app.interface.conftest import (
+    Compare,
+    Make,
+    Stage,
+    ask,
+    notices,
+    ready,
+    shown,
+    suggested,
+    until,
+)
 from tests.app.interface.scripted import Script, passes_of
 
 WALRUS = "# Walrus\n\nThe walrus keeps seventeen brass telescopes\nin the attic."
@@ -257,6 +267,23 @@ async def test_a_chat_chooses_among_imports_by_name(stage: Make, history: Histor
         field.box.value = '"my notes"'
         await pilot.press("ctrl+s")
         await until(pilot, lambda: history.chats()[0].docs == "once /notes")
+
+
+async def test_modes_and_names_of_imports_are_suggested(stage: Make, history: History) -> None:
+    made = stage()
+    put(made.locations, "walrus.md", WALRUS)
+    with closing(Library.open(made.locations.library)) as library:
+        library.rename("/notes", "my notes")
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot, made)
+        await ask(pilot, made, "first")
+        await pilot.press(*"/docs ")
+        await until(pilot, lambda: len(suggested(made)) == 5)
+        assert suggested(made) == ["once", "iterative", "knn", "off", '"my notes"']
+        await pilot.press(*"iterative M")
+        await until(pilot, lambda: suggested(made) == ['"my notes"'])
+        await pilot.press("enter")
+        await until(pilot, lambda: history.chats()[0].docs == "iterative /notes")
 
 
 def test_citations_are_shown_at_the_end_of_the_answer() -> None:
