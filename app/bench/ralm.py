@@ -221,7 +221,7 @@ def latency_per_query(
     base: KnowledgeBase, questions: Sequence[str], sizes: Sequence[int], rounds: int = 5
 ) -> dict[str, float]:
     """Median milliseconds of a search ÷ queries in its batch, by the batch's size (figure 6)."""
-    queries = [base.encode(question) for question in questions]
+    queries = [base.encode(question, None) for question in questions]
     times: dict[str, float] = {}
     for size in sizes:
         batch = [queries[at % len(queries)] for at in range(size)]

@@ -76,8 +76,8 @@ class DenseKnowledgeBase:
     def __len__(self) -> int:
         return len(self._index)
 
-    def encode(self, text: str) -> Query:
-        """See `KnowledgeBase.encode`."""
+    def encode(self, text: str, current: Passage | None) -> Query:
+        """See `KnowledgeBase.encode`; no preference for `current`."""
         return Query(text, self._vector(" ".join(informative_words(text))))
 
     def search(self, queries: Sequence[Query], limit: int) -> list[list[ScoredPassage]]:
@@ -88,10 +88,10 @@ class DenseKnowledgeBase:
             for ranked in self._index.search(vectors, limit)
         ]
 
-    def score(self, query: Query, passages: Sequence[int]) -> list[float]:
+    def score(self, query: Query, passages: Sequence[Passage]) -> list[float]:
         """See `KnowledgeBase.score`."""
         assert query.vector is not None
-        return self._index.score(query.vector, passages)
+        return self._index.score(query.vector, [one.id for one in passages])
 
     def _vector(self, text: str) -> Vectors:
         rarest = max(self._rarity.values())

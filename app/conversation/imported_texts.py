@@ -18,9 +18,9 @@ from app.conversation.citations import stored_citations
 from app.conversation.context_window import max_prompt_tokens
 from app.engine.engine import Engine, PassageForm
 from app.indexing.embedding import PassageEmbedding
-from app.indexing.passage_index import FoundPassage, Gate, find, locate, open_passages
+from app.indexing.passage_index import FoundPassage, Gate, find, locate, open_passages, translations
 from app.locations import Locations
-from app.models.discovery import embedded_embedding_model, embedded_question_model
+from app.models.discovery import embedded_question_model
 from app.models.selection import choose_embedder
 from app.sanitise import one_line
 from datastores.chats.records import SYSTEM, StoredMessage
@@ -29,12 +29,12 @@ from datastores.library.library import Library
 from datastores.passages.chunks import Passage
 from datastores.passages.store import PassageStore
 from engines.chat_template.prompt_builder import Message
-from engines.ralm.knowledge_base import KnowledgeBase, TextKnowledgeBase, VectorKnowledgeBase
+from engines.ralm.knowledge_base import RankedKnowledgeBase
 from engines.ralm.scheduler import OptimalStride
+from engines.retrieval.bm25 import Bm25Retriever
 from engines.retrieval.dense import DenseRetriever
 from engines.retrieval.excerpts import describe_fit
 from engines.retrieval.protocol import QuestionModel, ScoredPassage
-from engines.retrieval.word_index import WordIndex
 from engines.target import Vocabulary
 
 HEADER, EXCERPTS_HEADER = "Notes:", "Notes that {fit}:"
@@ -84,12 +84,11 @@ class ImportedTexts:
         """
         self.locations = locations
         self.embedding = embedding
-        self._stride_schedulers = defaultdict[
-            tuple[type[KnowledgeBase], frozenset[str]], OptimalStride
-        ](partial(OptimalStride, asynchronous=True, max_stride=MAX_STRIDE))
+        self._stride_schedulers = defaultdict[frozenset[str], OptimalStride](
+            partial(OptimalStride, asynchronous=True, max_stride=MAX_STRIDE)
+        )
         self._library = library
         self._passages = passages
-        self._words: WordIndex | None = None
         self._load_question_model = cache(load_question_model)
 
     @classmethod
@@ -118,46 +117,30 @@ class ImportedTexts:
 
     def close(self) -> None:
         with closing(self._library), closing(self._passages):
-            if self._words is not None:
-                self._words.close()
             if self.embedding is not None:
                 self.embedding.close()
 
-    def knowledge_base(self, import_paths: frozenset[str] = frozenset()) -> KnowledgeBase:
-        """The passages for iterative retrieval, ranked by meaning if all of them are embedded with
-        a model that the person chose, else by their words.
-
-        The built-in embedding model alone ranks worse than words: of 20 reworded tasks about 7,225
-        tldr pages, 10 and 17 get the exact command.
+    def knowledge_base(self, import_paths: frozenset[str] = frozenset()) -> RankedKnowledgeBase:
+        """The passages for iterative retrieval, ranked as for a question but by no model, which
+        would take longer than writing.
 
         Args:
             import_paths: only passages of these imports; empty for all.
         """
-        texts = self.texts(import_paths) if import_paths else frozenset()
-        embedding = self.embedding
-        if embedding and embedding.path != embedded_embedding_model() and embedding.complete:
-            dense = self._dense(texts if import_paths else None)
-            if dense is not None:
-                return VectorKnowledgeBase(dense)
-        if self._words is None:
-            # A connection of its own: a search runs on another thread.
-            self._words = WordIndex(PassageStore(self._passages.store.new_connection()))
-        self._words.update()
-        if not import_paths:
-            return TextKnowledgeBase(self._words)
-        return TextKnowledgeBase(self._words.within(texts))
+        texts = self.texts(import_paths) if import_paths else None
+        return RankedKnowledgeBase(
+            Bm25Retriever(self._passages), translations(), texts, self._dense()
+        )
 
-    def stride_scheduler(
-        self, base: KnowledgeBase, import_paths: frozenset[str] = frozenset()
-    ) -> OptimalStride:
-        """The scheduler of iterative retrieval from `base`, the `knowledge_base` of `import_paths`.
+    def stride_scheduler(self, import_paths: frozenset[str] = frozenset()) -> OptimalStride:
+        """The scheduler of iterative retrieval from the `knowledge_base` of `import_paths`.
 
-        Its estimates carry over between answers, for each kind of base, as search times differ.
+        Its estimates carry over between answers.
         """
-        return self._stride_schedulers[type(base), import_paths]
+        return self._stride_schedulers[import_paths]
 
-    def _dense(self, texts: frozenset[bytes] | None = None) -> DenseRetriever | None:
-        return self.embedding.retriever(texts) if self.embedding is not None else None
+    def _dense(self) -> DenseRetriever | None:
+        return self.embedding.retriever() if self.embedding is not None else None
 
     def texts(self, import_paths: frozenset[str] = frozenset()) -> frozenset[bytes]:
         """The keys of the texts imported from `import_paths`; of all if they are empty."""

@@ -112,7 +112,7 @@ class IterativeAnswer:
             engine.target, engine.drafters, engine.budget, request, across=bool(engine.drafters)
         )
         base = self._imports.knowledge_base(self._import_paths)
-        scheduler = self._imports.stride_scheduler(base, self._import_paths)
+        scheduler = self._imports.stride_scheduler(self._import_paths)
         return SpeculativeRalm(writer, base, request, scheduler, self._figures).write()
 
     def events(self, stride: ConfirmedStride, prompt: MakePrompt) -> Generator[Event]:

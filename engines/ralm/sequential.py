@@ -57,7 +57,7 @@ def encode(
 ) -> Query:
     """The query of the stride that begins at `start`."""
     started = perf_counter()
-    query = base.encode(request.query(writer.tokens[:start]))
+    query = base.encode(request.query(writer.tokens[:start]), writer.passage)
     statistics.encoding_s += perf_counter() - started
     return query
 

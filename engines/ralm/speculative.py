@@ -79,9 +79,9 @@ class SpeculativeCache:
 
     def guess(self, query: Query) -> Passage | None:
         """The best cached passage for `query`, ties by id; None if none matches."""
-        ids = list(self._passages)
-        scores = self._base.score(query, ids) if ids else ()
-        ranked = ((-score, number) for score, number in zip(scores, ids, strict=True))
+        held = list(self._passages.values())
+        scores = self._base.score(query, held) if held else ()
+        ranked = ((-score, one.id) for score, one in zip(scores, held, strict=True))
         loss, best = min(ranked, default=(-NO_MATCH, 0))
         return self._passages[best] if loss < -NO_MATCH else None
 

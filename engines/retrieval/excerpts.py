@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from datastores.passages.chunks import FENCE, HEADING, HEADING_SEPARATOR, Chunk
-from engines.retrieval.question_likelihood import AskedQuestion, words_of_texts
+from engines.retrieval.question_likelihood import AskedQuestion, TextWords, words_of_texts
 
 MIN_FIT = 1.45
 """Minimum fit of an answer. The best item of two to four pages fits for .89 of 1,570 questions in
@@ -61,10 +61,11 @@ def excerpts(
     Args:
         min_fit: minimum fit of an item; see `AskedQuestion.fit`.
     """
-    lists = _lists(chunks)
+    parsed = parse_chunks(chunks)
+    lists = [(number, each) for number, one in enumerate(parsed) for each in one.lists]
     kept: dict[int, list[str]] = {}
     fits: dict[int, float] = {}
-    fitting = [one for one in _ranked(lists, question) if question.fit(one.score) >= min_fit]
+    fitting = [one for one in _ranked(parsed, question) if question.fit(one.score) >= min_fit]
     for one in _reordered(fitting, question)[:limit]:
         kept.setdefault(one.place, []).append(one.text)
         number = lists[one.place][0]
@@ -76,13 +77,9 @@ def excerpts(
     return [PassageExcerpt(number, "\n\n".join(texts[number]), fit) for number, fit in fits.items()]
 
 
-def best_items(chunks: Sequence[Chunk], question: AskedQuestion) -> list[RankedItem]:
-    """The best item or paragraph of each of `chunks`."""
-    lists = _lists(chunks)
-    best: dict[int, RankedItem] = {}
-    for one in _ranked(lists, question):
-        best.setdefault(lists[one.place][0], one)
-    return [best[number] for number in range(len(chunks))]
+def best_items(parsed: Sequence[ParsedChunk], question: AskedQuestion) -> list[RankedItem]:
+    """The best item or paragraph of each of the chunks `parsed`."""
+    return [_ranked([one], question)[0] for one in parsed]
 
 
 def entry_text(introduction: str, item: str) -> str:
@@ -121,6 +118,50 @@ class IntroducedList:
     items: list[str]
 
 
+@dataclass(frozen=True, slots=True)
+class ParsedItem:
+    """An item of the list with this index in its chunk, and its parts with their words."""
+
+    place: int
+    text: str
+    parts: Sequence[tuple[str, TextWords]]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedChunk:
+    """What a chunk is compared with questions by; it depends on the chunk alone."""
+
+    lists: Sequence[IntroducedList]
+    items: Sequence[ParsedItem]
+
+
+def parse_chunks(chunks: Sequence[Chunk]) -> list[ParsedChunk]:
+    """Parse `chunks`, whose words are tokenized in one batch."""
+    found = [split_lists(chunk) for chunk in chunks]
+    split = [
+        [(place, item, _parts(item)) for place, each in enumerate(lists) for item in each.items]
+        for lists in found
+    ]
+    words = words_of_texts(
+        [
+            (lists[place].introduction, part)
+            for lists, items in zip(found, split, strict=True)
+            for place, _, parts in items
+            for part in parts
+        ]
+    )
+    return [
+        ParsedChunk(
+            lists,
+            [
+                ParsedItem(place, item, [(part, next(words)) for part in parts])
+                for place, item, parts in items
+            ],
+        )
+        for lists, items in zip(found, split, strict=True)
+    ]
+
+
 def split_lists(chunk: Chunk) -> list[IntroducedList]:
     """The lists in a chunk; without a heading of its own, its innermost heading introduces the
     first: a later chunk of a long list would not say what it lists.
@@ -156,31 +197,18 @@ def _blocks(lines: Sequence[str]) -> list[list[str]]:
     return [["\n".join(part).strip("\n") for part in block] for block in blocks]
 
 
-def _lists(chunks: Sequence[Chunk]) -> list[tuple[int, IntroducedList]]:
-    """The lists in all chunks, each with the index of its chunk."""
-    return [(number, each) for number, chunk in enumerate(chunks) for each in split_lists(chunk)]
-
-
-def _ranked(
-    lists: Sequence[tuple[int, IntroducedList]], question: AskedQuestion
-) -> list[RankedItem]:
+def _ranked(parsed: Sequence[ParsedChunk], question: AskedQuestion) -> list[RankedItem]:
     """All items, best first, ties by their order."""
-    entries = [(place, item) for place, (_, each) in enumerate(lists) for item in each.items]
-    parts = [_parts(item) for _, item in entries]
-    introductions = [lists[place][1].introduction for place, _ in entries]
-    words = words_of_texts(
-        [
-            (before, part)
-            for before, split in zip(introductions, parts, strict=True)
-            for part in split
-        ]
-    )
-    scored = []
-    for (place, item), before, split in zip(entries, introductions, parts, strict=True):
-        score, part = max(
-            ((question.score(next(words)), part) for part in split), key=lambda one: one[0]
-        )
-        scored.append(RankedItem(score, place, item, entry_text(before, part)))
+    scored, before = [], 0
+    for chunk in parsed:
+        for item in chunk.items:
+            score, part = max(
+                ((question.score(words), part) for part, words in item.parts),
+                key=lambda one: one[0],
+            )
+            entry = entry_text(chunk.lists[item.place].introduction, part)
+            scored.append(RankedItem(score, before + item.place, item.text, entry))
+        before += len(chunk.lists)
     return sorted(scored, key=lambda one: -one.score)
 
 

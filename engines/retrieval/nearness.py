@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from math import log
 
 from datastores.passages.chunks import Passage
+from datastores.passages.embeddings import Vectors
 from engines.retrieval.dense import MISSING, DenseRetriever
 
 CHANCE, GROWTH, FEW = 1.0, 0.3, 3
@@ -35,33 +36,31 @@ class Nearness:
     def __init__(
         self,
         retriever: DenseRetriever,
-        question: str,
+        question: Vectors,
         searched: int,
         texts: Collection[bytes] | None = None,
     ) -> None:
         """Args:
-            searched: number of passages searched.
-            texts: keys of the texts to search; None for all.
-
-        Raises:
-            ModelError: the model cannot encode the question.
+        question: encoded, float32 [width].
+        searched: number of passages searched.
+        texts: keys of the texts to search; None for all.
         """
         self._retriever = retriever
         self._texts = texts
-        self._vectors = retriever.encode([question])
+        self._question = question
         self._by_chance = CHANCE + GROWTH * growth_of(searched)
 
     def nearest(self, count: int) -> list[Passage]:
         """The nearest `count` passages, ties by id."""
         if self._texts is not None:
-            return self._retriever.nearest_of(self._vectors[0], self._texts, count)
-        (ranked,) = self._retriever.search_vectors(self._vectors, count)
+            return self._retriever.nearest_of(self._question, self._texts, count)
+        (ranked,) = self._retriever.search_vectors(self._question[None], count)
         return [one.passage for one in ranked]
 
     def beyond_chance(self, passages: Sequence[int]) -> dict[int, float]:
         """Id → standard deviations beyond chance, for those of `passages` that have a vector."""
         scale = self._retriever.embedder.unrelated
-        scores = self._retriever.score_vector(self._vectors[0], passages)
+        scores = self._retriever.score_vector(self._question, passages)
         return {
             number: (score - scale.mean) / scale.deviation - self._by_chance
             for number, score in zip(passages, scores, strict=True)

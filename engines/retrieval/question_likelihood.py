@@ -13,9 +13,9 @@ the best few.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from math import log1p
+from math import fsum, log1p
 from typing import Protocol
 
 from datastores.passages.word_counts import key_of, keys_in, terms_in
@@ -91,9 +91,9 @@ class AskedWord:
 class TextWords:
     """The keys of the distinct words of a text; `code` without those in `prose`."""
 
-    prose: Collection[int]
-    code: Collection[int]
-    introduction: Collection[int] = ()
+    prose: Set[int]
+    code: Set[int]
+    introduction: Set[int] = frozenset()
 
 
 class AskedQuestion:
@@ -142,9 +142,10 @@ class AskedQuestion:
         return [*sorted(places[: len(first)], key=lambda n: -total[n]), *places[len(first) :]]
 
 
-def _mean(chances: Mapping[int, float], words: Collection[int]) -> float:
-    found = sum(chances[key] for key in words if key in chances)
-    return found / (1 + len(words)) if found else 0.0
+def _mean(chances: Mapping[int, float], words: Set[int]) -> float:
+    found = chances.keys() & words
+    # Sets have no order, and the sum must not depend on it.
+    return fsum(chances[key] for key in found) / (1 + len(words)) if found else 0.0
 
 
 def parse_question(
@@ -198,19 +199,14 @@ def _asked(
 
 def words_of_texts(texts: Sequence[tuple[str, str]]) -> Iterator[TextWords]:
     """The words of each text, given as (introduction, text), tokenized in one batch."""
-    introductions = {introduction: () for introduction, _ in texts}
-    keys = iter(
-        keys_in(
-            [
-                *map(index_form, introductions),
-                *(index_form(part) for _, text in texts for part in _prose_and_code(text)),
-            ]
-        )
-    )
+    introductions = dict.fromkeys(introduction for introduction, _ in texts)
+    parts = (part for _, text in texts for part in _prose_and_code(text))
+    forms = map(index_form, (*introductions, *parts))
+    keys = map(frozenset, keys_in(list(forms)))
     counted = {introduction: next(keys) for introduction in introductions}
     for introduction, _ in texts:
         prose, code = next(keys), next(keys)
-        yield TextWords(prose, set(code).difference(prose), counted[introduction])
+        yield TextWords(prose, code - prose, counted[introduction])
 
 
 def _prose_and_code(text: str) -> tuple[str, str]:

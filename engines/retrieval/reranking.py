@@ -13,14 +13,21 @@ translations, as in another language, .29 and .41, .63 and .74, .87 and .93.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import chain
 
 from datastores.passages.chunks import Chunk, Passage
+from datastores.passages.embeddings import Vectors
 from datastores.passages.word_counts import surface_forms
 from engines.retrieval.bm25 import Bm25Retriever
 from engines.retrieval.dense import DenseRetriever
-from engines.retrieval.excerpts import MIN_FIT, best_items
+from engines.retrieval.excerpts import (
+    MIN_FIT,
+    ParsedChunk,
+    RankedItem,
+    best_items,
+    parse_chunks,
+)
 from engines.retrieval.nearness import Nearness, growth_of
 from engines.retrieval.protocol import QuestionModel, ScoredPassage
 from engines.retrieval.question_likelihood import parse_question, stems_of
@@ -82,11 +89,15 @@ class Reranker:
         texts: Collection[bytes] | None = None,
         model: QuestionModel | None = None,
         dense: DenseRetriever | None = None,
+        vector: Vectors | None = None,
+        parse: Callable[[Sequence[Chunk]], Sequence[ParsedChunk]] = parse_chunks,
     ) -> None:
         """Args:
             texts: keys of the texts to search; None for all.
             model: reranks the best passages; None to rank by words alone.
             dense: adds the similarity of passages that have a vector.
+            vector: encoding by `dense` of the question as `respelled`; None to encode it now.
+            parse: may return the results of earlier calls.
 
         Raises:
             ModelError: the model of `dense` cannot encode the question.
@@ -100,9 +111,11 @@ class Reranker:
         self._matches: dict[int, float] = {}
         self._likelihoods: dict[int, float] = {}
         self._beyond_chance: dict[int, float] = {}
+        self._parse = parse
         self._nearness: Nearness | None = None
         if dense is not None:
-            self._nearness = Nearness(dense, query, self._searched(), texts)
+            vector = dense.encode([query])[0] if vector is None else vector
+            self._nearness = Nearness(dense, vector, self._searched(), texts)
         self.question = parse_question(query, translations, retriever, model)
 
     def search(self, count: int) -> list[ScoredPassage]:
@@ -112,21 +125,32 @@ class Reranker:
         Raises:
             ModelError: the model cannot evaluate them.
         """
-        candidates = self._candidates(max(count, CANDIDATES))
-        ids = [one.id for one in candidates]
+        scored = self._scored(self._candidates(max(count, CANDIDATES)))
+        scored.sort(key=lambda one: (-one[0].score, one[0].passage.id))
+        order = self.question.order(
+            [one.score for one, _ in scored], [item.entry for _, item in scored]
+        )
+        return [scored[place][0] for place in order]
+
+    def score(self, passages: Sequence[Passage]) -> list[float]:
+        """The score of each of `passages` by words and embedding, as in `search` without a model;
+        0.0 if it shares no word with the question and has no vector."""
+        return [one.score for one, _ in self._scored(passages)]
+
+    def _scored(self, passages: Sequence[Passage]) -> list[tuple[ScoredPassage, RankedItem]]:
+        """The scores of `passages`, each with its best item."""
+        ids = [one.id for one in passages]
         (matches,) = self._retriever.score([self._query], ids)
         self._matches = dict(zip(ids, matches, strict=True))
-        best = best_items([one.chunk for one in candidates], self.question)
+        best = best_items(self._parse([one.chunk for one in passages]), self.question)
         self._likelihoods = {number: item.score for number, item in zip(ids, best, strict=True)}
         if self._nearness is not None:
             self._beyond_chance = self._nearness.beyond_chance(ids)
         scored = []
-        for one, item, match in zip(candidates, best, matches, strict=True):
+        for one, item, match in zip(passages, best, matches, strict=True):
             near = NEARNESS_WEIGHT * self._beyond_chance.get(one.id, 0.0)
-            scored.append((ScoredPassage(one, item.score + BM25_WEIGHT * match + near), item.entry))
-        scored.sort(key=lambda one: (-one[0].score, one[0].passage.id))
-        order = self.question.order([one.score for one, _ in scored], [text for _, text in scored])
-        return [scored[place][0] for place in order]
+            scored.append((ScoredPassage(one, item.score + BM25_WEIGHT * match + near), item))
+        return scored
 
     def relevant(
         self, ranked: Sequence[ScoredPassage], sharing_fit: float = 0.0
@@ -200,7 +224,7 @@ class Reranker:
         """How much better than by chance the best of these texts fits the question."""
         if not chat:
             return 0.0
-        best = max(one.score for one in best_items(chat, self.question))
+        best = max(one.score for one in best_items(self._parse(chat), self.question))
         return max(0.0, self.question.fit(best - CHANCE * growth_of(self._searched())))
 
     def matching(self, ranked: Sequence[ScoredPassage]) -> list[ScoredPassage]:

@@ -209,9 +209,9 @@ def test_a_folder_without_text_is_named(tmp_path: Path) -> None:
 def test_guesses_are_scored_as_in_a_search(texts: Path, retriever: str, size: int) -> None:
     base, found = knowledge_base(texts, retriever, size, 28)
     assert found == size
-    queries = [base.encode(f"how do I list the {topic}") for topic in TOPICS]
+    queries = [base.encode(f"how do I list the {topic}", None) for topic in TOPICS]
     for query, ranked, topic in zip(queries, base.search(queries, 20), TOPICS, strict=True):
         assert f"{topic}ctl" in ranked[0].passage.chunk.content
-        ids = [one.passage.id for one in ranked]
-        assert base.score(query, ids) == pytest.approx([one.score for one in ranked])
+        passages = [one.passage for one in ranked]
+        assert base.score(query, passages) == pytest.approx([one.score for one in ranked])
         assert base.search([query], 1) == [ranked[:1]]

@@ -21,7 +21,7 @@ from app.conversation.imported_texts import ImportedTexts
 from app.conversation.iterative import generate_iteratively, make_request
 from app.conversation.statistics import Statistics
 from app.engine.engine import Engine, PassageForm
-from app.indexing.passage_index import update
+from app.indexing.passage_index import Gate, find, update
 from app.locations import Locations
 from app.runtime.idle_encoding import embed_when_idle
 from datastores.chats.history import History
@@ -30,7 +30,6 @@ from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria
 from engines.llama.embedding import EmbeddingModel
 from engines.ralm.events import RalmStatistics
-from engines.ralm.knowledge_base import TextKnowledgeBase, VectorKnowledgeBase
 from engines.ralm.sequential import write_iteratively
 from engines.ralm.stride_writer import StrideWriter
 from engines.sampler import Sampling
@@ -117,6 +116,21 @@ def test_the_text_is_that_of_one_search_for_each_stride(
     assert end.finish == strides[-1].finish
 
 
+def test_the_current_passage_is_replaced_only_by_one_that_leads(
+    imports: ImportedTexts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = imports.knowledge_base()
+    best, second, *_ = base.search([base.encode(QUESTION, None)], 2)[0]
+    behind = best.score - second.score
+    for lead, first in ((behind + 0.1, second), (behind - 0.1, best)):
+        monkeypatch.setattr("engines.ralm.knowledge_base.LEAD", lead)
+        query = base.encode(QUESTION, second.passage)
+        (found,) = base.search([query], 1)[0]
+        assert found.passage == first.passage
+        scores = base.score(query, [best.passage, second.passage])
+        assert found.score == max(scores) == pytest.approx(max(best.score, second.score + lead))
+
+
 def test_passages_are_named_as_they_come_and_kept_with_the_answer(
     tmp_path: Path, history: History, imports: ImportedTexts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,24 +176,34 @@ def test_only_the_chosen_import_is_searched(
     assert found == {"seal.md"}
 
 
-def test_words_search_again_where_only_the_built_in_model_embeds(
-    imports: ImportedTexts, embedder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    by_meaning = imports._dense() is not None
-    assert isinstance(imports.knowledge_base(), VectorKnowledgeBase) == by_meaning
-    monkeypatch.setattr(
-        "app.conversation.imported_texts.embedded_embedding_model", lambda: embedder
-    )
-    assert isinstance(imports.knowledge_base(), TextKnowledgeBase)
+def test_passages_are_ranked_as_for_a_question(imports: ImportedTexts) -> None:
+    asked = ["Which telescopes does the walrus keep?", "umbrellas", "a b c d e f"]
+    base = imports.knowledge_base()
+    queries = [base.encode(question, None) for question in asked]
+    for question, query, found in zip(asked, queries, base.search(queries, 2), strict=True):
+        expected = find(
+            imports._library,
+            imports._passages,
+            question,
+            2,
+            gate=Gate.ALL,
+            dense=imports._dense(),
+        )
+        assert [one.passage.text for one in found] == [one.text for one in expected]
+        assert [one.score for one in found] == [one.score for one in expected]
+        assert base.search([query], 2) == [found], "alone as in a batch"
+        passages = [one.passage for one in found]
+        assert base.score(query, passages) == [one.score for one in found], "among few as among all"
 
 
+@pytest.mark.parametrize("imports", ["vectors"], indirect=True)
 def test_answers_from_the_same_passages_share_what_they_learn_of_strides(
-    tmp_path: Path, imports: ImportedTexts
+    tmp_path: Path, imports: ImportedTexts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("engines.ralm.scheduler.MIN_GAIN", 0.0)  # guess, however fast the search
+
     def learned(*import_paths: str) -> float:
-        chosen = frozenset(import_paths)
-        base = imports.knowledge_base(chosen)
-        return imports.stride_scheduler(base, chosen).accuracy
+        return imports.stride_scheduler(frozenset(import_paths)).accuracy
 
     before = learned()
     list(generate(plain_engine(tmp_path), imports, Sampling(0.0)))

@@ -33,27 +33,29 @@ class ScriptedBase:
         self.matching = matching
         self.batches: list[int] = []
 
-    def encode(self, text: str) -> Query:
-        return Query(text)
+    def encode(self, text: str, current: Passage | None) -> Query:
+        return Query(text, current=current)
 
     def search(self, queries: Sequence[Query], limit: int) -> list[list[ScoredPassage]]:
         self.batches.append(len(queries))
         return [self._search(query, limit) for query in queries]
 
     def _search(self, query: Query, limit: int) -> list[ScoredPassage]:
-        scores = zip(self.score(query, range(self.size)), range(self.size), strict=True)
-        ranked = sorted((-score, number) for score, number in scores if score != NO_MATCH)
+        scored = ((self._score(query, number), number) for number in range(self.size))
+        ranked = sorted((-score, number) for score, number in scored if score != NO_MATCH)
         return [ScoredPassage(passage(number), -loss) for loss, number in ranked[:limit]]
 
-    def score(self, query: Query, passages: Sequence[int]) -> list[float]:
-        return [self._score(query.text, number) for number in passages]
+    def score(self, query: Query, passages: Sequence[Passage]) -> list[float]:
+        return [self._score(query, one.id) for one in passages]
 
-    def _score(self, text: str, number: int) -> float:
-        drawn = random.Random(f"{text}/{number}")
+    def _score(self, query: Query, number: int) -> float:
+        drawn = random.Random(f"{query.text}/{number}")
         if drawn.random() >= self.matching:
             return NO_MATCH
-        favourite = 0.3 if number == sum(map(ord, text)) % 3 else 0.0  # so that guesses are right
-        return round(drawn.random() * 0.7 + favourite, 1)
+        # So that guesses are right.
+        favourite = 0.3 if number == sum(map(ord, query.text)) % 3 else 0.0
+        lead = 0.1 if query.current is not None and number == query.current.id else 0.0
+        return round(drawn.random() * 0.7 + favourite + lead, 1)
 
 
 class PassageTarget(ScriptedTarget):

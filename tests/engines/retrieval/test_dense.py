@@ -212,8 +212,8 @@ def test_the_nearest_of_some_texts_are_those_among_all(
 def test_nearness_is_counted_in_deviations_beyond_chance(
     passages: PassageStore, stored: StoredVectors, retriever: DenseRetriever
 ) -> None:
-    query, everything = "word1 page 1", 60
-    nearest, second = retriever.search([query], 2)[0]
+    (query,), everything = retriever.encode(["word1 page 1"]), 60
+    nearest, second = retriever.search_vectors(query[None], 2)[0]
     asked = [nearest.passage.id, second.passage.id]
     found = Nearness(retriever, query, everything)
     assert [one.id for one in found.nearest(2)] == asked

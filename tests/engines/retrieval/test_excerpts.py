@@ -15,6 +15,7 @@ from engines.retrieval.excerpts import (
     describe_fit,
     entry_text,
     excerpts,
+    parse_chunks,
     split_lists,
 )
 from engines.retrieval.question_likelihood import AskedQuestion, parse_question
@@ -105,7 +106,8 @@ def test_prose_is_as_good_as_its_best_paragraph() -> None:
     first, *_ = prose.split("\n\n")
     asking = asked("telescopes of the walrus")
     whole, alone = (Chunk("", 1, 3, text) for text in (prose, first))
-    assert best_items([whole, alone], asking)[0].score == best_items([alone], asking)[0].score > 0.0
+    both = [one.score for one in best_items(parse_chunks([whole, alone]), asking)]
+    assert both[0] == both[1] > 0.0
     (found,) = excerpts([whole], asking, 1)
     assert found.text == prose
 
@@ -217,5 +219,5 @@ def test_a_model_of_questions_reads_an_item_and_what_introduces_it() -> None:
     long = entry_text("word " * 100, "item")
     assert long == f"{('word ' * 100)[:INTRODUCTION_CHARACTERS].strip()}\n\nitem"
     prose = "The walrus keeps telescopes in the attic.\n\nWinter is long in the north."
-    (best,) = best_items([Chunk("", 1, 3, prose)], asked("north winter"))
+    (best,) = best_items(parse_chunks([Chunk("", 1, 3, prose)]), asked("north winter"))
     assert (best.text, best.entry) == (prose, "Winter is long in the north.")
