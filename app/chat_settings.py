@@ -9,12 +9,14 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.figures import amount
 from app.sanitise import one_line
 from datastores.errors import InputError
-from engines.sampler import Sampling
+
+if TYPE_CHECKING:
+    from engines.sampler import Sampling
 
 NEW_SEED = -1
 """Draw a new seed for each answer."""
@@ -226,6 +228,9 @@ def parse_setting(name: str, typed: str) -> int | float | str | list[str]:
         return str(parse_docs(typed))
     if name == STOP:
         return parse_sequences(typed)
+    # Imported here: the sampler needs NumPy, and `specchat ask` the names above.
+    from engines.sampler import Sampling
+
     kind = int if name == MAX_TOKENS else type(getattr(Sampling(), name))
     try:
         value: int | float = kind(typed)

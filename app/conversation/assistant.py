@@ -48,7 +48,7 @@ from app.conversation.question_language import ENGLISH_ONLY, is_foreign
 from app.conversation.statistics import Provenance, Statistics
 from app.conversation.stop_sequences import tokens_of
 from app.conversation.titles import first_title, is_meaningful, title
-from app.engine.engine import Engine
+from app.engine.engine import AnswerDefaults, Engine
 from app.models.discovery import embedded
 from datastores.chats import records
 from datastores.chats.answer_writer import AnswerWriter, reopen_answer
@@ -90,6 +90,27 @@ class Assistant:
         self._sequences = require_sequences(tuple(stop), "--stop")
         self._isolation = ChatIsolation(engine, history.name)
         self._stop = Flag()
+
+    def configured(
+        self,
+        defaults: AnswerDefaults,
+        *,
+        default_docs: str,
+        docs: str = "",
+        stop: Sequence[str] = (),
+    ) -> Assistant:
+        """Another assistant with the same model, history and imports, and the settings given here
+        (see `__init__`); `stop` of either ends the answer of both."""
+        configured = Assistant(
+            replace(self.engine, defaults=defaults),
+            self.history,
+            self._modes.imports,
+            default_docs=default_docs,
+            docs=docs,
+            stop=stop,
+        )
+        configured._stop = self._stop
+        return configured
 
     def answer(
         self, chat: int, parent: int | None, text: str, attachments: Sequence[Attachment] = ()
@@ -270,12 +291,13 @@ class Assistant:
         parent: int | None,
         text: str,
         system: str = "",
+        settings: Mapping[str, object] | None = None,
         attachments: Sequence[Attachment] = (),
     ) -> Generator[Event]:
         """Answer `text` as if it followed the stored message `parent`; nothing is stored anywhere.
 
         Args:
-            parent: None asks as in a new chat whose system prompt is `system`.
+            parent: None asks as in a new chat with this system prompt and these sampling settings.
 
         Raises:
             InputError: as for `answer`, or the chat's sampling settings are invalid.
@@ -283,7 +305,7 @@ class Assistant:
         """
         self._require_question(text)
         self._stop.clear()
-        chat = records.Chat(0, "", False, True, system, {}, None, 0.0, 0.0)
+        chat = records.Chat(0, "", False, True, system, settings or {}, None, 0.0, 0.0)
         path, window = list[records.StoredMessage](), WHOLE_CHAT
         if parent is not None:
             path, window = read_window(self.history, self.engine, parent, parent)

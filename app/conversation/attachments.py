@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from datastores.chats.history import storable
 from datastores.chats.records import Attached, StoredMessage
 from datastores.errors import InputError
 
@@ -121,6 +120,9 @@ def _text(reader: ReaderProcess, found: FoundFile) -> str:
             texts += [part.text.strip("\n") for part in event.document.parts]
         elif isinstance(event, SkippedFile):
             reasons.append(event.reason)
+    # Imported here: a question without files does not open the history.
+    from datastores.chats.history import storable
+
     text = _GAP.join(texts)
     if not text.strip():
         raise InputError(reasons[0] if reasons else "no text in it")
@@ -149,6 +151,8 @@ def read_stream(stream: BinaryIO, name: str) -> Attachment:
 
 
 def _attachment(path: Path, size: int, texts: Sequence[tuple[str, str]]) -> Attachment:
+    from datastores.chats.history import storable
+
     near = not path.is_absolute() and ".." not in path.parts and path.name
     name = storable(path.as_posix() if near else os.path.basename(os.path.abspath(path)) or "/")
     if not path.is_dir():

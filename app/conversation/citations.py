@@ -12,17 +12,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.figures import amount
-from app.indexing.passage_index import FoundPassage, open_passages
 from app.locations import Locations
 from datastores.library.documents import CHATS
-from datastores.library.library import Library
-from datastores.passages.chunks import Chunk, Passage
-from datastores.passages.word_counts import keys_in
-from datastores.search_form import index_form
-from engines.retrieval.question_words import NO_SUBJECT
+
+if TYPE_CHECKING:
+    from app.indexing.passage_index import FoundPassage
+    from datastores.passages.chunks import Chunk, Passage
 
 CITATIONS_KEY = "citations"
 """The key of the citations among an answer's figures; the list is empty if it used no passage."""
@@ -179,6 +177,11 @@ def used_passages(
     `instruction` nor in a passage with more of them. All are used if the answer has only words of
     the question, which does not tell.
     """
+    # Imported here: to print citations, no texts are compared.
+    from datastores.passages.word_counts import keys_in
+    from datastores.search_form import index_form
+    from engines.retrieval.question_words import NO_SUBJECT
+
     texts = [_FENCE.sub("", answer), question, instruction, " ".join(NO_SUBJECT)]
     texts += [f"{one.source}\n{one.chunk.content}" for one in passages]
     own, asked, told, stop, *held = map(set, keys_in(list(map(index_form, texts))))
@@ -228,6 +231,10 @@ def read_cited(locations: Locations, citations: Sequence[Citation]) -> list[Cite
     Raises:
         StoreError: a store cannot be read.
     """
+    # Imported here: to print citations, no library is opened.
+    from app.indexing.passage_index import open_passages
+    from datastores.library.library import Library
+
     with (
         closing(Library.open(locations.library)) as library,
         closing(open_passages(locations)) as passages,

@@ -2,23 +2,51 @@
 
 Events come in order: `Resumed`, `Retrieved` or `Interpolated`, `Dropped`, `Prefilling`, `Wrote`,
 `Cited`, `Remarked`, `Finished`; in iterative retrieval, `Retrieved` and `Speculated` also come
-between the `Wrote`. Their text is raw model output; whoever displays it passes it through
-`app.sanitise`.
+between the `Wrote`. To a command, `Opened` comes before them and `Warned` before or after. Their
+text is raw model output; whoever displays it passes it through `app.sanitise`.
+
+Types of fields are imported for the type checker alone: a command that is answered by another
+process needs no NumPy to read its events.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from app.conversation.citations import SearchOutcome
-from app.conversation.statistics import Piece, Statistics
-from app.indexing.passage_index import FoundPassage
-from engines.budget.protocol import BudgetStatus
-from engines.ralm.events import RalmStatistics
-from engines.step import Step
+if TYPE_CHECKING:
+    from app.conversation.citations import SearchOutcome
+    from app.conversation.statistics import Piece, Statistics
+    from app.indexing.passage_index import FoundPassage
+    from engines.budget.protocol import BudgetStatus
+    from engines.ralm.events import RalmStatistics
+    from engines.step import Step
 
 MIN_PREFILL_TOKENS = 256
 """Progress is shown for prefills of at least this many tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The model `model` begins to answer a command; `restrictions` are what a person should know
+    about it."""
+
+    model: str
+    restrictions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """A command has to load the model itself; nothing follows. `reason` is for logs and tests."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """Something failed that does not prevent the answer to a command."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +113,16 @@ class Prefilling:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrote:
-    """One step produced text. Control tokens have none, so `pieces` may be empty."""
+class WroteText:
+    """The text of one step. Control tokens have none, so `pieces` may be empty."""
 
     pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote(WroteText):
+    """One step produced text; other processes get its text alone."""
+
     step: Step
     budget_status: BudgetStatus
 
@@ -113,12 +147,16 @@ class Finished:
 
 
 Event = (
-    Resumed
+    Opened
+    | Declined
+    | Warned
+    | Resumed
     | Retrieved
     | Speculated
     | Interpolated
     | Dropped
     | Prefilling
+    | WroteText
     | Wrote
     | Remarked
     | Cited

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from operator import or_
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from engines.budget.protocol import BudgetStatus
 from engines.draft_tree import DRAFT_MODEL, ORIGIN_NAMES, DraftTree, credited
-from engines.step import Context, Proposal, Step
+
+if TYPE_CHECKING:
+    from engines.budget.protocol import BudgetStatus
+    from engines.step import Context, Proposal, Step
 
 PLAIN_SAMPLES = 5
 """Latest steps without a draft that measure how busy the machine is."""
@@ -148,7 +150,7 @@ class Statistics:
 
         The prompt and the time to the first token are those of its beginning.
         """
-        begun = _stored(earlier)
+        begun = stored_statistics(earlier)
         total = replace(begun, by_origin={**begun.by_origin})
         total.drafted_by_origin = {**begun.drafted_by_origin}
         total.add(self)
@@ -208,7 +210,7 @@ COUNTS = tuple(
 """The attributes that are single numbers."""
 
 
-def _stored(figures: Mapping[str, object]) -> Statistics:
+def stored_statistics(figures: Mapping[str, object]) -> Statistics:
     """The statistics among an answer's stored figures; a restored chat may hold anything."""
     stored = Statistics()
     for name in COUNTS:

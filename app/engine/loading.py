@@ -127,7 +127,7 @@ def load(
         costs=costs,
         calibration=calibration,
         backoffs=backoffs,
-        defaults=_answer_defaults(options, config, path),
+        defaults=answer_defaults(options, config, path),
         passage_form=EMBEDDED_PASSAGE_FORM if path == embedded() else PassageForm(),
         trained_context=model.trained_context,
         crest_bytes=config.crest.max_bytes,
@@ -299,8 +299,12 @@ def enlarged_copy(path: Path, larger: Enlargement, cache: Path) -> Path:
     return copy
 
 
-def _answer_defaults(options: Options, config: Config, path: Path) -> AnswerDefaults:
-    """From the command line, or else the settings; the built-in model is greedy by default."""
+def answer_defaults(options: Options, config: Config, path: Path) -> AnswerDefaults:
+    """From the command line, or else the settings; the built-in model is greedy by default.
+
+    Args:
+        path: the model's file or folder.
+    """
     sampling = config.sampling
     unchosen = options.temperature is None and sampling.temperature == Sampling().temperature
     if options.temperature is not None:

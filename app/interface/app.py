@@ -27,6 +27,7 @@ from app.interface.keymap import Keymap
 from app.interface.messages import (
     AnswerEnded,
     ChatShown,
+    CommandsAnswered,
     IdleChanged,
     IndexerChanged,
     LearningChanged,
@@ -46,6 +47,7 @@ from app.interface.text_inputs import as_pressed
 from app.interface.themes import DARK, THEMES, muted_variables, theme_variables
 from app.locations import Locations, locate
 from app.runtime.demo import DEMO_MODEL, DemoStage
+from app.runtime.engine_socket import EngineSocket
 from app.runtime.model_thread import Model, OpenModel
 from app.runtime.open_model import open_model
 from app.sanitise import one_line
@@ -81,11 +83,14 @@ class Specchat(App[None], inherit_bindings=False):
         keymap: Keymap | None = None,
         stage: DemoStage | None = None,
         notice: AnswerNotice | None = None,
+        *,
+        listens: bool = False,
     ) -> None:
         """Args:
         keep_theme: called with the name of each theme the user chooses.
         stage: runs the demonstration.
         notice: how to notify of answers; by default not at all.
+        listens: whether commands (`specchat ask`) can use the open model.
         """
         super().__init__()
         self.keymap = keymap or Keymap(SCOPES)
@@ -101,6 +106,13 @@ class Specchat(App[None], inherit_bindings=False):
         self._shown = ("", False)
         self._stage = stage
         self.chat_screen = ChatScreen(history, locations, open_model, stage)
+        self._socket = (
+            EngineSocket(
+                locations, self.chat_screen.conversation.model_thread, self.commands_answered
+            )
+            if listens
+            else None
+        )
         self._typed_early: list[events.Event] | None = []
 
     async def on_event(self, event: events.Event) -> None:
@@ -133,6 +145,11 @@ class Specchat(App[None], inherit_bindings=False):
         self.app_suspend_signal.subscribe(self, lambda _: self._write(RESTORE_TITLE))
         self.app_resume_signal.subscribe(self, lambda _: self._restore())
         self._show_title()
+        if self._socket is not None:
+            try:
+                self._socket.open()
+            except SpecchatError as error:
+                self.chat_screen.conversation.show_error(error)
         if self._wanted_theme not in self.available_themes:
             wanted = one_line(self._wanted_theme, 40)
             message = f"No theme is called “{wanted}”. {self.keymap.fill(THEME_HINT)}"
@@ -241,9 +258,15 @@ class Specchat(App[None], inherit_bindings=False):
         """Show the progress of learning; from any thread."""
         self.chat_screen.post_message(LearningChanged(progress, error))
 
+    def commands_answered(self, commands: int) -> None:
+        """Show how many commands are being answered; from any thread."""
+        self.chat_screen.post_message(CommandsAnswered(commands))
+
     def leave(self) -> bool:
         """Close model and history after `run`; False if a call into the model is still running."""
         conversation = self.chat_screen.conversation
+        if self._socket is not None:
+            self._socket.close()
         at_rest = conversation.model_thread.close()
         conversation.history_thread.close()
         return at_rest
@@ -287,6 +310,7 @@ def run(options: Options, stage: DemoStage | None = None) -> None:
         keymap,
         stage,
         AnswerNotice(config.notify, config.notify_after),
+        listens=stage is None,
     )
     try:
         app.run()

@@ -101,6 +101,13 @@ class ChatShown(Message):
 
 
 @dataclass
+class CommandsAnswered(Message):
+    """The number of commands (`specchat ask`) that the open model is answering changed."""
+
+    commands: int
+
+
+@dataclass
 class AnswerEnded(Message):
     """An answer in the chat `title` ended by itself or failed, after `seconds`."""
 

@@ -40,6 +40,7 @@ from app.interface.messages import (
     ChatSelected,
     CitationChosen,
     CommandEntered,
+    CommandsAnswered,
     IdleChanged,
     ImportedChatSelected,
     ImportedChatsToggled,
@@ -254,6 +255,13 @@ class ChatScreen(Screen[None]):
         else:
             hints = key_hints.NEW_CHAT if conversation.is_empty else key_hints.READING
         self.query_one(KeyHints).show(hints)
+
+    @on(CommandsAnswered)
+    def _commands_answered(self, event: CommandsAnswered) -> None:
+        ended = event.commands < self.conversation.topbar.commands
+        self.conversation.topbar.commands = event.commands
+        if ended:
+            self.post_message(ChatsChanged())
 
     @on(ChatSelected)
     def _chosen(self, event: ChatSelected) -> None:

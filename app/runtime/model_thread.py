@@ -2,6 +2,8 @@
 
 Every call returns a `concurrent.futures.Future`, so that the interface (`asyncio.wrap_future`),
 `specchat ask` (plain blocking) and a server can use it. Events of an answer go to a callback.
+Answers are written one at a time, in the order in which they were asked for; each is stopped by
+its own future.
 """
 
 from __future__ import annotations
@@ -10,10 +12,13 @@ import gc
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event as Flag
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
+from app.config import Config, Options
 from app.conversation.attachments import Attachment
 from app.conversation.events import Event
 from app.foreground import Foreground
@@ -57,6 +62,7 @@ class Model:
         learner: trains its draft model.
         switch_idle: starts, or stops at once, all background work.
         asks: placeholder of the prompt; empty for the default one.
+        options, config: what it was opened with.
     """
 
     name: str
@@ -69,6 +75,8 @@ class Model:
     learner: Learner | None = None
     switch_idle: Callable[[bool], object] = lambda enabled: None
     asks: str = ""
+    options: Options = field(default_factory=Options)
+    config: Config = field(default_factory=Config)
 
 
 OpenModel = Callable[[str | None], Model]
@@ -94,10 +102,11 @@ class ModelThread:
         self._open_model = open_model
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="model")
         self._first: Future[None] | None = None
-        self._answer: Future[None] | None = None
+        self._answers: dict[Future[None], Flag] = {}  # waiting or current; whether to stop each
+        self._lock = Lock()
+        self._current: Flag | None = None
         self._work: Future[None] | None = None
         self._last: Future[None] | None = None
-        self._stopped = False
         self._idle = IdleQueue(self._executor, self._is_asked)
 
     def load(self) -> Future[None]:
@@ -122,7 +131,8 @@ class ModelThread:
         return self._work
 
     def ask(self, begin: Begin, emit: Callable[[Event], object]) -> Future[None]:
-        """Answer; `emit` gets every event, on the model's thread, before the future is done.
+        """Answer, after the answers asked for before; `emit` gets every event, on the model's
+        thread, before the future is done.
 
         Loads the first model if none was loaded yet. The future is cancelled if `stop` is called
         before the answer begins.
@@ -132,11 +142,19 @@ class ModelThread:
         """
         ended = self._foreground.begin()
         self.load()
-        self._stopped = False
-        self._answer = self._executor.submit(self._run, begin, emit)
-        self._answer.add_done_callback(lambda _: ended())
-        self._answer.add_done_callback(lambda _: self._idle.resume())
-        return self._answer
+        stopped = Flag()
+        with self._lock:
+            answer = self._executor.submit(self._run, begin, emit, stopped)
+            self._answers[answer] = stopped
+        answer.add_done_callback(lambda _: ended())
+        answer.add_done_callback(self._answered)
+        return answer
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether an answer is being written or waits for its turn."""
+        with self._lock:
+            return not all(answer.done() for answer in self._answers)
 
     def between_answers(self, work: Callable[[Engine | None], None]) -> Future[None]:
         """Run `work` on the model's thread with the engine, if one is loaded.
@@ -147,12 +165,18 @@ class ModelThread:
         self._work = self._executor.submit(lambda: work(self.model.engine if self.model else None))
         return self._work
 
-    def stop(self) -> None:
-        """Stop the waiting or current answer; what was generated is kept."""
-        self._stopped = True
-        cancelled = self._answer is not None and self._answer.cancel()
-        if self.model is not None and not cancelled:
-            self.model.assistant.stop()
+    def stop(self, answer: Future[None]) -> None:
+        """Stop an answer that `ask` returned, waiting or current; what was generated is kept. From
+        any thread."""
+        if answer.cancel():
+            return
+        with self._lock:
+            stopped = self._answers.get(answer)
+            if stopped is None:
+                return  # it is done
+            stopped.set()
+            if self.model is not None and self._current is stopped:
+                self.model.assistant.stop()
 
     def touch(self) -> None:
         """Report user activity: training pauses at once. From any thread; takes microseconds."""
@@ -161,8 +185,11 @@ class ModelThread:
 
     def close(self) -> bool:
         """Stop everything and close the model; False if a call into the model does not return."""
-        self.stop()
-        for pending in (self._answer, self._work, self._idle.close()):
+        with self._lock:
+            answers = list(self._answers)
+        for answer in answers:
+            self.stop(answer)
+        for pending in (self._work, self._idle.close()):
             if pending is not None:
                 pending.cancel()
         if self._last is None:
@@ -175,8 +202,12 @@ class ModelThread:
         return True
 
     def _is_asked(self) -> bool:
-        own = self._answer is not None and not self._answer.done()
-        return own or self._foreground.busy()
+        return self.is_answering or self._foreground.busy()
+
+    def _answered(self, answer: Future[None]) -> None:
+        with self._lock:
+            del self._answers[answer]
+        self._idle.resume()
 
     def _open(self, choice: str | None) -> None:
         self.model = self._open_model(choice)
@@ -210,12 +241,18 @@ class ModelThread:
         del model
         gc.collect()
 
-    def _run(self, begin: Begin, emit: Callable[[Event], object]) -> None:
+    def _run(self, begin: Begin, emit: Callable[[Event], object], stopped: Flag) -> None:
         if self.model is None:
             raise ModelError("no model is loaded: choose one from the list of models")
-        with closing(begin(self.model.assistant)) as events:
-            for event in events:
-                emit(event)
-                if self._stopped:
-                    # The assistant ignores a stop from before its answer began.
-                    self.model.assistant.stop()
+        with self._lock:
+            self._current = stopped
+        try:
+            with closing(begin(self.model.assistant)) as events:
+                for event in events:
+                    emit(event)
+                    if stopped.is_set():
+                        # The assistant ignores a stop from before its answer began.
+                        self.model.assistant.stop()
+        finally:
+            with self._lock:
+                self._current = None

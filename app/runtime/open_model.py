@@ -5,7 +5,7 @@ Most imports happen when a model is opened, so that they do not delay the interf
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -96,6 +96,8 @@ def open_model(
         learner,
         switch_idle,
         ASK_A_COMMAND if engine.path == embedded() else "",
+        options,
+        config,
     )
 
 
@@ -112,18 +114,13 @@ def _switch_idle(
 
 
 def open_for_one_answer(
-    options: Options,
-    locations: Locations,
-    history: History,
-    docs: str,
-    stop: Sequence[str] = (),
+    options: Options, locations: Locations, history: History, docs: str = ""
 ) -> Model:
     """Load the chosen model alone, without drafters that need large libraries.
 
     Args:
-        docs: how imported texts are used, a `DocsSetting` as it is stored; empty leaves it to the
-            chat and the settings.
-        stop: texts that end the answer, in addition to those of the chat.
+        docs: how the answer uses imported texts, a `DocsSetting` as it is stored; empty leaves it
+            to the chat and the settings.
     """
     from app.config import load_config
     from app.conversation.assistant import Assistant
@@ -143,14 +140,7 @@ def open_for_one_answer(
         engine.resources.errors = errors
         opened.callback(engine.close)
         open_chat_states(engine, locations.chat_states, config.chat_states.max_bytes)
-        assistant = Assistant(
-            engine,
-            history,
-            imports,
-            default_docs=config.docs,
-            docs=docs,
-            stop=stop,
-        )
+        assistant = Assistant(engine, history, imports, default_docs=config.docs)
         close = opened.pop_all().close
     return Model(engine.name, "", assistant, close, engine, engine.path)
 

@@ -166,6 +166,10 @@ class HistoryReader:
             raise InputError("no chat to continue: ask without -c")
         return chat_from_row(rows[0])
 
+    def last_message(self) -> int:
+        """The id of the newest message; 0 if there is none."""
+        return int(self.store.rows("SELECT max(id) AS id FROM messages")[0]["id"] or 0)
+
     def message(self, message: int) -> StoredMessage:
         """One message by its id."""
         rows = self._messages("SELECT * FROM messages WHERE id = ?", (message,))

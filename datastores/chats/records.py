@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from sqlite_utils import Database
+from typing import TYPE_CHECKING, Any
 
 from datastores.chats.figures import rename_figures
 from datastores.storage.schema import Schema
 from datastores.tokens import unpack
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
 
 SYSTEM = "system"
 USER = "user"

@@ -1,4 +1,7 @@
-"""Files that several processes share: replaced atomically, locked, and marked with their writer."""
+"""Files that several processes share: replaced atomically, locked, and marked with their writer.
+
+Imports that take long are in the functions that need them: `app.locations` imports this module.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from time import monotonic, sleep, time
-from typing import Any
-
-import psutil
-from filelock import FileLock, Timeout
+from typing import TYPE_CHECKING, Any
 
 from datastores.errors import StoreError
+
+if TYPE_CHECKING:
+    import psutil
 
 ABANDONED_S = 86_400.0
 """Age in seconds from which an unfinished file counts as left by a killed writer."""
@@ -50,6 +52,8 @@ def write_bytes_atomic(path: Path, pieces: Iterable[bytes | memoryview]) -> None
 @contextmanager
 def _replacement(path: Path, mode: str, **options: Any) -> Iterator[Any]:
     """A temporary file that replaces `path` at the end of `with`, or is deleted after an error."""
+    from tempfile import NamedTemporaryFile
+
     _drop_abandoned(path)
     prefix = _unfinished(path)
     with NamedTemporaryFile(mode, dir=path.parent, prefix=prefix, delete=False, **options) as file:
@@ -111,6 +115,8 @@ class WorkLock:
     """
 
     def __init__(self, path: Path) -> None:
+        from filelock import FileLock
+
         self.path = path
         self._lock = FileLock(path, blocking=False, thread_local=False, mode=PRIVATE_FILE)
 
@@ -128,6 +134,8 @@ class WorkLock:
         Raises:
             StoreError: the file cannot be created.
         """
+        from filelock import Timeout
+
         if self.held:
             return True
         try:
@@ -172,6 +180,8 @@ def process_id() -> str:
 
     Process numbers are reused; with the start time they are unique.
     """
+    import psutil
+
     return _id_of(psutil.Process())
 
 
@@ -181,11 +191,15 @@ def process_id_of(pid: int) -> str:
     Raises:
         psutil.NoSuchProcess: there is none with that number.
     """
+    import psutil
+
     return _id_of(psutil.Process(pid))
 
 
 def is_running(process: str) -> bool:
     """Whether the process identified by `process` is still running on this machine."""
+    import psutil
+
     number = process.partition(":")[0]
     if not number.isdecimal():
         return False

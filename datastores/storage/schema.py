@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from sqlite_utils import Database
+if TYPE_CHECKING:
+    import sqlite3
+
+    from sqlite_utils import Database
 
 SEQUENCES = "sqlite_sequence"
 """The table in which SQLite keeps the largest id that each AUTOINCREMENT table ever had."""

@@ -10,8 +10,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
-from engines.target import Vocabulary
+if TYPE_CHECKING:
+    from engines.target import Vocabulary
 
 _CONTROL = re.compile(r"<[^<>\s]+>|\[/?THINK\]")
 """Control tokens in a mark."""

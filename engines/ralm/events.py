@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from datastores.passages.chunks import Passage
-from engines.step import Step
+if TYPE_CHECKING:
+    from datastores.passages.chunks import Passage
+    from engines.step import Step
 
 
 @dataclass(frozen=True, slots=True)

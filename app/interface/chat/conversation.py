@@ -53,6 +53,7 @@ from datastores.errors import SpecchatError
 
 BUSY = "Still answering. {answer.stop} stops it."
 WAITING_FOR_MODEL = "loading the model…"
+WAITING_FOR_COMMAND = "waiting for the answer to a command…"
 STOP_HINT = "{answer.stop} Stop"
 BRANCH_HINT = "New branch · {answer.stop} Cancel"
 
@@ -96,7 +97,8 @@ class Conversation(ChatView):
         if self.turn is not None:
             self.topbar.state = "stopping…"
             self.turn.stopped = True
-            self.model_thread.stop()
+            if self.turn.answered is not None:
+                self.model_thread.stop(self.turn.answered)
         elif self.is_branching and not self.is_editing:
             self.prompt.border_subtitle = ""
             self.open(self.chat)
@@ -192,6 +194,8 @@ class Conversation(ChatView):
         self.requests += 1
         turn.started = monotonic()
         turn.answer.status = "" if self.model_thread.model else WAITING_FOR_MODEL
+        if self.topbar.commands:
+            turn.answer.status = WAITING_FOR_COMMAND
         self.turn = turn
         self._stream.begin(turn.answer)
         self.prompt.border_subtitle = keymap_of(self).fill(STOP_HINT)
@@ -203,7 +207,8 @@ class Conversation(ChatView):
         self._show_thread()
 
     def _ask(self, turn: Turn) -> None:
-        self._finish(turn, self.model_thread.ask(turn.begin, self._stream.queue.put))
+        turn.answered = self.model_thread.ask(turn.begin, self._stream.queue.put)
+        self._finish(turn, turn.answered)
 
     @work
     async def _store_chat(self, turn: Turn) -> None:

@@ -6,6 +6,7 @@ A turn is a new question, an edited one, another answer to the same one, or the 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from app.conversation.attachments import Attachment, attachments_of, question_of
@@ -39,6 +40,7 @@ class Turn:
         stopped: whether the person stopped it.
         started: when it was sent, in seconds of the monotonic clock.
         branches: whether `parent` is followed by messages up to `previous`, which are kept.
+        answered: done when the answer is; None until the model is asked.
     """
 
     chat: int | None
@@ -53,6 +55,7 @@ class Turn:
     stopped: bool = False
     started: float = 0.0
     branches: bool = False
+    answered: Future[None] | None = None
 
 
 def new_turn(

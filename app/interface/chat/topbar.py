@@ -50,6 +50,9 @@ class TopBar(Static):
     state: reactive[str] = reactive("")
     """What the model is doing for the turn in progress; empty between turns."""
 
+    commands: reactive[int] = reactive(0)
+    """Number of commands (`specchat ask`) that are being answered."""
+
     background: reactive[str] = reactive("")
     """What runs in the background, such as an import; empty without any."""
 
@@ -76,7 +79,8 @@ class TopBar(Static):
         if self.content_size.width < MIN_COLUMNS_TIME_LEFT:
             work = work.partition(SEPARATOR)[0]
         name = short_name(self.model, min(MAX_NAME_COLUMNS, self.content_size.width // 2))
-        parts = [(name, dim), (work, dim), (self.state, component_color(self, state))]
+        doing = self.state or phrase_commands(self.commands)
+        parts = [(name, dim), (work, dim), (doing, component_color(self, state))]
         right = Text(SEPARATOR, style=dim).join(
             Text(one_line(text, 40), style=style) for text, style in parts if text
         )
@@ -109,3 +113,10 @@ class TopBar(Static):
                 own = Text(f" {TUNED}", style=dim)
         title.truncate(width - own.cell_len, overflow="ellipsis")
         return Text.assemble(title, own)
+
+
+def phrase_commands(commands: int) -> str:
+    """What the model does for commands; empty for none."""
+    if not commands:
+        return ""
+    return "answering a command" if commands == 1 else f"answering {commands} commands"

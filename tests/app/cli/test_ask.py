@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.ask import NOT_ENCODED, NOTHING_IMPORTED, REPEATED
+from app.cli.answer_printer import NOT_ENCODED, NOTHING_IMPORTED, REPEATED
 from app.cli.main import run
 from app.conversation import assistant, generation
 from app.conversation.attachments import question_of
@@ -303,17 +303,17 @@ def test_folders_in_place_of_caches_prevent_no_answer(tmp_path: Path) -> None:
 UNHURRIED = """
 import signal
 from app.__main__ import main
-from app.cli import ask
+from app.cli import answer_printer
 from tests.waiting import until
 
-class Unhurried(ask.StreamCleaner):
+class Unhurried(answer_printer.StreamCleaner):
     def clean(self, text):
         if printed:
             until(lambda: signal.getsignal(signal.SIGINT) is signal.default_int_handler)
         printed.append(text)
         return super().clean(text)
 
-printed, ask.StreamCleaner = [], Unhurried
+printed, answer_printer.StreamCleaner = [], Unhurried
 main()
 """
 """Runs the command, and waits for a signal after the first fragment of an answer."""

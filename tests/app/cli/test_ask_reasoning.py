@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from concurrent.futures import Future
-from pathlib import Path
+import json
+from itertools import chain
 from threading import Event as Flag
-from typing import cast
 
 import pytest
 
-from app.cli.ask import ONLY_REASONING, PrintedAnswer, _print_end, converse, report
-from app.conversation.events import Event
-from app.runtime.model_thread import ModelThread
+from app.cli.answer_printer import ONLY_REASONING, AnswerPrinter
+from app.conversation.events import Event, Opened
 from tests.app.interface.scripted import Script, events_of, passes_of
-from tests.app.scripted import scripted_engine
 
 CHANNELS = (
     "<|channel|>analysis<|message|>We need to add.<|end|>"
@@ -22,25 +18,12 @@ CHANNELS = (
 )
 
 
-class AtOnce:
-    """A model thread that runs everything on the calling thread."""
-
-    def ask(
-        self, begin: Callable[[object], Generator[Event]], take: Callable[[Event], None]
-    ) -> Future[None]:
-        for event in begin(None):
-            take(event)
-        done = Future[None]()
-        done.set_result(None)
-        return done
-
-
-def printed(text: str) -> tuple[str, PrintedAnswer]:
-    """The output for an answer that arrives word by word."""
-    script, out = Script(passes_of(text, [0], 1)), list[str]()
-    thread = cast(ModelThread, AtOnce())
-    answer = converse(thread, lambda: events_of(script, Flag()), out.append)
-    return "".join(out), answer
+def print_answer(text: str, *, as_json: bool = False) -> None:
+    """Print an answer that arrives word by word."""
+    printer = AnswerPrinter(as_json=as_json, formatted=False, expected=False)
+    events = events_of(Script(passes_of(text, [0], 1)), Flag())
+    opened: list[Event] = [Opened("scripted")]
+    assert printer.print_all(chain(opened, events), lambda: None) == 0
 
 
 @pytest.mark.parametrize(
@@ -52,18 +35,17 @@ def printed(text: str) -> tuple[str, PrintedAnswer]:
     ],
 )
 def test_the_answer_alone_is_printed(
-    tmp_path: Path, text: str, answer: str, reasoning: str | None
+    capsys: pytest.CaptureFixture[str], text: str, answer: str, reasoning: str | None
 ) -> None:
-    out, found = printed(text)
-    assert out == answer
-    told = report(scripted_engine(tmp_path), found)
+    print_answer(text)
+    assert capsys.readouterr().out == f"{answer}\n"
+    print_answer(text, as_json=True)
+    told = json.loads(capsys.readouterr().out)
     assert (told["text"], told.get("reasoning")) == (answer, reasoning)
 
 
-def test_an_answer_that_is_only_reasoning_is_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, found = printed("[THINK]We need to")
-    assert out == ""
-    _print_end(scripted_engine(tmp_path), found, as_json=False, expected=False)
-    assert ONLY_REASONING in capsys.readouterr().err
+def test_an_answer_that_is_only_reasoning_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    print_answer("[THINK]We need to")
+    printed = capsys.readouterr()
+    assert printed.out == "\n"
+    assert ONLY_REASONING in printed.err

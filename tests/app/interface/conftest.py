@@ -77,6 +77,7 @@ class Stage:
         hint: hint about the first model.
         asks: placeholder of the empty prompt.
         keys: remapped keys, by name.
+        listens: whether commands can use the model.
     """
 
     history: History
@@ -92,6 +93,7 @@ class Stage:
     engine: Engine | None = None
     hint: str = "It knows commands."
     asks: str = ""
+    listens: bool = False
 
     def __post_init__(self) -> None:
         self.assistant = ScriptedAssistant(self.history.new_connection(), self.scripts)
@@ -99,7 +101,14 @@ class Stage:
         if not self.first:
             self.locations.offered.touch()
         keymap = Keymap(SCOPES, self.keys)
-        self.app = Specchat(self.history, self.locations, self._open, self.theme, keymap=keymap)
+        self.app = Specchat(
+            self.history,
+            self.locations,
+            self._open,
+            self.theme,
+            keymap=keymap,
+            listens=self.listens,
+        )
 
     @property
     def conversation(self) -> Conversation:

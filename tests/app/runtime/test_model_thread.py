@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -13,7 +14,7 @@ from threading import Event as Flag
 import pytest
 
 from app.config import Options
-from app.conversation.events import Event, Finished
+from app.conversation.events import Event, Finished, Wrote
 from app.foreground import Foreground
 from app.indexing.corpus_index import TOKENS_FILE
 from app.locations import Locations
@@ -200,6 +201,36 @@ def test_one_that_cannot_be_closed_is_opened_again(
     assert thread.model.path == embedded()
     with pytest.raises(StoreError, match="the disk is full"):
         thread.close()
+
+
+def test_each_answer_is_stopped_by_its_own_future(thread: ModelThread, history: History) -> None:
+    begun, gate, ends = Flag(), Flag(), dict[str, str]()
+
+    def ask(text: str) -> Future[None]:
+        chat = history.create_chat().id
+
+        def take(event: Event) -> None:
+            if isinstance(event, Wrote) and text == "first":
+                begun.set()
+                gate.wait(TIMEOUT_S)
+            if isinstance(event, Finished):
+                ends[text] = event.finish
+
+        return thread.ask(lambda assistant: assistant.answer(chat, None, text), take)
+
+    load(thread)
+    first, second, third = map(ask, ("first", "second", "third"))
+    assert begun.wait(TIMEOUT_S)
+    assert thread.is_answering
+    thread.stop(second)
+    thread.stop(first)
+    gate.set()
+    third.result()
+    thread.stop(first)  # it is done: the next answer is not stopped in its place
+    ask("fourth").result()
+    assert second.cancelled()
+    assert ends == {"first": "interrupted", "third": "length", "fourth": "length"}
+    assert not thread.is_answering
 
 
 def test_closing_while_a_model_loads_does_not_close_it_under_the_loader(
