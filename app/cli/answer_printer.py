@@ -59,6 +59,9 @@ REPEATED = "Stopped: the answer repeated itself."
 
 ONLY_REASONING = "It ended within its reasoning, before an answer (--json prints it)."
 
+SHOWN, AS_JSON, HIDDEN = "shown", "json", "hidden"
+"""What is printed of an answer; warnings, progress and citations always are."""
+
 Write = Callable[[str], object]
 
 
@@ -136,14 +139,15 @@ class ReceivedAnswer:
 class AnswerPrinter:
     """Prints an answer as its events come, and what is to be said about it."""
 
-    def __init__(self, *, as_json: bool, formatted: bool, expected: bool) -> None:
+    def __init__(self, shown: str, *, formatted: bool, expected: bool) -> None:
         """Args:
-        as_json: print one JSON object at the end instead of the text.
+        shown: the answer's text as it comes (`SHOWN`), one JSON object at its end (`AS_JSON`), or
+            neither (`HIDDEN`).
         formatted: render Markdown on a terminal.
         expected: warn if there are no passages.
         """
         self.answer = ReceivedAnswer()
-        self._as_json, self._formatted, self._expected = as_json, formatted, expected
+        self._shown, self._formatted, self._expected = shown, formatted, expected
         self._stream, self._status = AnswerStream(), StatusLine()
         self._write: Write | None = None
 
@@ -158,7 +162,7 @@ class AnswerPrinter:
             for event in events:
                 if isinstance(event, Opened):
                     received = writing.enter_context(stopping(stop))
-                    if not self._as_json:
+                    if self._shown == SHOWN:
                         self._write = writing.enter_context(printing(formatted=self._formatted))
                 self._take(event)
                 if isinstance(event, Finished):
@@ -210,7 +214,7 @@ class AnswerPrinter:
             _warn(NOTHING_IMPORTED)
         if answer.states is not None:
             click.echo(WORDED if answer.states else NOT_ENCODED, err=True)
-        if self._as_json:
+        if self._shown == AS_JSON:
             click.echo(json.dumps(report(answer, end)))
             return
         if end.finish == LOOPED:

@@ -25,9 +25,10 @@ from app.chat_settings import (
     require_sequences,
     unescaped,
 )
-from app.cli.answer_printer import AnswerPrinter
+from app.cli.answer_printer import AS_JSON, HIDDEN, SHOWN, AnswerPrinter
 from app.cli.global_options import import_option
 from app.cli.question import read_question
+from app.cli.shell_command import command_in, instructions, require_terminal, run_if_confirmed
 from app.config import Options
 from app.conversation.events import Declined, Event
 from app.locations import Locations, locate
@@ -53,6 +54,22 @@ BEHIND = "Waiting for the answer in progress in specchat…"
 )
 @click.option("-c", "--continue", "continued", is_flag=True, help="Continue the last chat.")
 @click.option("-s", "--system", default="", metavar="TEXT", help="System prompt of the new chat.")
+@click.option(
+    "--preset",
+    default="",
+    metavar="NAME",
+    help="Use a preset of the chat settings in the new chat.",
+)
+@click.option(
+    "-e",
+    "--execute",
+    "executes",
+    is_flag=True,
+    help="Ask for a shell command, show it, and run it if you agree.",
+)
+@click.option(
+    "--command", "commands", is_flag=True, help="Ask for a shell command and print it alone."
+)
 @click.option("--no-save", "unsaved", is_flag=True, help="Do not store this chat.")
 @click.option(
     "--docs",
@@ -81,6 +98,9 @@ def ask(
     files: tuple[Path, ...],
     continued: bool,
     system: str,
+    preset: str,
+    executes: bool,
+    commands: bool,
     unsaved: bool,
     docs: str | None,
     chosen: tuple[str, ...],
@@ -99,8 +119,13 @@ def ask(
     loaded.
     """
     options: Options = context.ensure_object(Options)
-    if system and continued:
-        raise InputError("--system is for a new chat: leave out --continue")
+    for option, value in (("--system", system), ("--preset", preset)):
+        if value and continued:
+            raise InputError(f"{option} is for a new chat: leave out --continue")
+    if (executes or commands) and as_json:
+        raise InputError("a command is not printed as JSON: leave out --json")
+    if executes:
+        require_terminal()
     sequences = require_sequences(tuple(map(unescaped, sequences)), "--stop")
     text, attachments = read_question(words, files, sys.stdin if not no_stdin else None)
     locations = locate(options.data_dir)
@@ -111,15 +136,25 @@ def ask(
         attachments=tuple(attachments),
         continued=continued,
         system=system,
+        preset=preset,
+        for_shell=instructions() if executes or commands else "",
         unsaved=unsaved,
         docs=_used(chosen, docs, locations),
         stop=sequences,
     )
     engine = AskedEngine(request)
     expected = docs in (DOCS_ONCE, DOCS_ITERATIVE)
-    answer = AnswerPrinter(as_json=as_json, formatted=not raw, expected=expected)
+    shown = AS_JSON if as_json else HIDDEN if executes or commands else SHOWN
+    printer = AnswerPrinter(shown, formatted=not raw, expected=expected)
     with closing(engine.events()) as events:
-        code = answer.print_all(events, engine.stop)
+        code = printer.print_all(events, engine.stop)
+    end = printer.answer.end
+    if not code and end is not None and (executes or commands):
+        command = command_in(printer.answer.parts.answer, end.finish)
+        if executes:
+            code = run_if_confirmed(command)
+        else:
+            click.echo(command)
     if code:
         context.exit(code)
 

@@ -109,6 +109,7 @@ COMMANDS = {
     "restore": "app.cli.chats:restore",
     "search": "app.cli.chats:search",
     "serve": "app.cli.serve:serve",
+    "shell-init": "app.cli.shell_init:shell_init",
     "imports": "app.cli.texts:imports",
     "stats": "app.cli.stats:stats",
     "draft": "app.cli.draft:draft",

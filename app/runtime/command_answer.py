@@ -17,6 +17,7 @@ from app.conversation.events import Declined, Event, Opened, Warned
 from app.engine.engine import Engine
 from app.engine.loading import answer_defaults, model_path
 from app.locations import Locations
+from app.models.discovery import embedded
 from app.runtime.deletion import delete_chat
 from app.runtime.model_thread import Answers, Model
 from app.runtime.wire import AskRequest
@@ -103,6 +104,8 @@ def answer_request(assistant: Answers, request: AskRequest) -> Generator[Event]:
     )
     preset = Presets(history).get(request.preset) if request.preset else NO_PRESET
     system = request.system or preset.system
+    if engine.path != embedded():  # it answers with commands by itself
+        system = system or request.for_shell
     yield Opened(engine.name, engine.restrictions)
     reported = yield from new_errors(engine, ())
     if request.unsaved:

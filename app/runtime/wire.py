@@ -46,6 +46,8 @@ class AskRequest:
     Attributes:
         continued: whether it follows the last chat, instead of beginning a new one.
         system, preset: system prompt, and name of the preset, of the new chat; may be empty.
+        for_shell: system prompt of the new chat if it has no other, for a command as the answer;
+            the built-in model needs none.
         unsaved: whether nothing is stored.
         docs: how imported texts are used, a `DocsSetting` as it is stored; empty leaves it to the
             chat and the settings.
@@ -59,6 +61,7 @@ class AskRequest:
     continued: bool = False
     system: str = ""
     preset: str = ""
+    for_shell: str = ""
     unsaved: bool = False
     docs: str = ""
     stop: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from threading import Event as Flag
 
 import pytest
 
-from app.cli.answer_printer import ONLY_REASONING, AnswerPrinter
+from app.cli.answer_printer import AS_JSON, ONLY_REASONING, SHOWN, AnswerPrinter
 from app.conversation.events import Event, Opened
 from tests.app.interface.scripted import Script, events_of, passes_of
 
@@ -20,7 +20,7 @@ CHANNELS = (
 
 def print_answer(text: str, *, as_json: bool = False) -> None:
     """Print an answer that arrives word by word."""
-    printer = AnswerPrinter(as_json=as_json, formatted=False, expected=False)
+    printer = AnswerPrinter(AS_JSON if as_json else SHOWN, formatted=False, expected=False)
     events = events_of(Script(passes_of(text, [0], 1)), Flag())
     opened: list[Event] = [Opened("scripted")]
     assert printer.print_all(chain(opened, events), lambda: None) == 0
