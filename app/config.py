@@ -63,6 +63,7 @@ class Options:
         draft_tokens: draft tokens forced at each step; None lets the budget decide.
         exact: output bitwise equal to exact plain decoding, on the CPU; each step takes longer.
         gpu_layers: layers to offload; None for as many as fit.
+        rpc: addresses of workers, separated by commas; empty for none.
     """
 
     model: str | None = None
@@ -74,6 +75,7 @@ class Options:
     max_tokens: int | None = None
     exact: bool = False
     gpu_layers: int | None = None
+    rpc: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,10 @@ class Config:
 
     threads: int = 0
     """CPU threads; 0 = one per physical core."""
+
+    rpc: str = ""
+    """Workers that hold the layers of GGUF models, as HOST:PORT, separated by commas (see `specchat
+    worker`); empty = none. Use a network that you trust: there is no encryption."""
 
     theme: str = "specchat-dark"
     """Theme: specchat-dark, specchat-light, or any Textual theme."""

@@ -44,8 +44,8 @@ from datastores.storage.integrity import DamagedError, require_usable, translate
 from datastores.storage.sqlite import require_sound
 from engines.distillation.versions import Versions
 from engines.drafters.mtp import TargetWithHeads
-from engines.llama.build import missing_features
-from engines.llama.devices import find_gpus, install_line, rebuild_line, unused_gpu
+from engines.llama.build import has_rpc, missing_features
+from engines.llama.devices import find_gpus, install_line, rebuild_line, rpc_line, unused_gpu
 from engines.target import SavableTarget, Target
 
 OK, OFF, BAD = "ok", "off", "bad"
@@ -87,6 +87,7 @@ def findings(options: Options) -> Iterator[Finding]:
     yield _search(locations)
     yield _processor()
     yield _gpu()
+    yield _workers()
     yield from _guarded("model", _model(options, locations))
 
 
@@ -199,6 +200,15 @@ def _gpu() -> Finding:
         return Finding("gpu", OFF, f"{text} {install_line(unused)}{at_once}")
     gpus = find_gpus()
     return Finding("gpu", OK, ", ".join(gpus) or "none found; the model runs on the CPU")
+
+
+def _workers() -> Finding:
+    if has_rpc():
+        return Finding("workers", OK, "llama.cpp is built with RPC: --rpc puts layers on workers")
+    text = (
+        "none, as llama.cpp is built without RPC, which spreads a model over machines. To add it:"
+    )
+    return Finding("workers", OK, f"{text} {rpc_line()}")
 
 
 def _model(options: Options, locations: Locations) -> Iterator[Finding]:

@@ -157,6 +157,10 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
         "Layers on the GPU. [default: as many as fit]",
         {"type": click.IntRange(min=0), "metavar": "N"},
     ),
+    "--rpc": (
+        "Put the layers on these workers (see `specchat worker`); empty for none.",
+        {"metavar": "HOST:PORT,…"},
+    ),
 }
 """Help and click attributes of each global option."""
 

@@ -113,6 +113,7 @@ COMMANDS = {
     "imports": "app.cli.texts:imports",
     "stats": "app.cli.stats:stats",
     "draft": "app.cli.draft:draft",
+    "worker": "app.cli.worker:worker",
 }
 """Every command and where it is defined; each also accepts the global options after its name."""
 

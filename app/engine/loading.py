@@ -72,6 +72,11 @@ class Setup:
         return self.light and self.options.drafters == DRAFTERS
 
     @property
+    def workers(self) -> str:
+        """Addresses of the workers that hold the model's layers; empty for none."""
+        return self.config.rpc if self.options.rpc is None else self.options.rpc
+
+    @property
     def drafters(self) -> tuple[str, ...]:
         """Names of the drafters to use."""
         names = self.options.drafters
@@ -144,9 +149,12 @@ def _load_model(setup: Setup, path: Path, rows: int) -> LoadedModel:
     """Load the model in the file or folder `path`, if there is memory for it."""
     options, config = setup.options, setup.config
     layers = 0 if options.exact else options.gpu_layers
-    heads = "mtp" in options.drafters
-    require_memory(path, config.context, layers, config.kv_type, heads=heads)
+    heads, workers = "mtp" in options.drafters, setup.workers
+    if not workers:  # whose memory is not known before the model is loaded
+        require_memory(path, config.context, layers, config.kv_type, heads=heads)
     if path.is_dir():
+        if workers:
+            raise ModelError(f"{path} cannot be run with --rpc: use a GGUF version of it")
         return _load_folder(path, options, config)
     from engines.llama.model import load as load_model
 
@@ -160,6 +168,7 @@ def _load_model(setup: Setup, path: Path, rows: int) -> LoadedModel:
         rows=rows,
         kv_type=config.kv_type,
         heads=heads,
+        workers=workers,
     )
 
 
@@ -194,7 +203,7 @@ def _open_draft_model(
             vocabulary=model.vocabulary,
             context_length=model.target.context_length,
             locations=locations,
-            gpu_layers=setup.options.gpu_layers,
+            gpu_layers=None if setup.workers else setup.options.gpu_layers,
             threads=setup.config.threads,
         )
         versioned.open(resources)

@@ -31,7 +31,7 @@ PER_ANSWER: dict[str, Any] = dict.fromkeys(
     ("model", "data_dir", "seed", "temperature", "max_tokens")
 )
 """Options that may differ from those with which the model was opened."""
-LOADED_WITH = ("context", "crest", "draft_model", "embedding", "kv_type", "threads")
+LOADED_WITH = ("context", "crest", "draft_model", "embedding", "kv_type", "rpc", "threads")
 """Settings that may not."""
 
 NO_PRESET = Preset("", "", {})

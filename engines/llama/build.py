@@ -1,4 +1,4 @@
-"""Whether this build of llama.cpp uses all instructions of the processor.
+"""Whether this build of llama.cpp uses all instructions of the processor, and whether it has RPC.
 
 A package built on another machine may lack some. The build that pip makes here has all of them, and
 no other option of llama.cpp made it faster: its newest release with default options takes the same
@@ -25,6 +25,13 @@ FEATURES = {
 """Instruction sets: llama.cpp's names → the kernel's."""
 PARTS = ("REPACK", "LLAMAFILE")
 """Parts of llama.cpp that speed up passes of several rows."""
+
+
+def has_rpc() -> bool:
+    """Whether this build can put layers on workers."""
+    from llama_cpp import llama_cpp as lib
+
+    return bool(lib.llama_supports_rpc())
 
 
 def missing_features() -> list[str]:

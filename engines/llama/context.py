@@ -22,6 +22,7 @@ from engines.llama.batch import MICRO_BATCH, Batch, evaluate
 from engines.llama.checkpoint import Checkpoint
 from engines.llama.gguf import F16, KV_TYPES, Q8_0, read_metadata
 from engines.llama.recurrent_state import snapshot_count, state_bytes
+from engines.llama.workers import Workers
 
 MAX_ROWS_CPU, MAX_ROWS_GPU = 32, 64
 """Rows of the widest trees. A CPU's cost grows with every row; a GPU's stays flat for longer."""
@@ -75,6 +76,7 @@ class Weights:
     Args:
         gpu_layers: number of layers on a graphics card; more than the model has puts all there.
         cpu_experts: the experts of this many first layers stay on the CPU.
+        workers: hold the layers instead of graphics cards.
         vocabulary_only: read only the metadata and the tokenizer.
         heads: also read the tensors of its multi-token-prediction heads, if it has any.
 
@@ -88,6 +90,7 @@ class Weights:
         gpu_layers: int = 0,
         *,
         cpu_experts: int = 0,
+        workers: Workers | None = None,
         vocabulary_only: bool = False,
         heads: bool = False,
     ) -> None:
@@ -97,10 +100,14 @@ class Weights:
             numbers = "|".join(map(str, range(cpu_experts)))
             overrides = native.keep_on_cpu(EXPERTS.format(layers=numbers))
             parameters.tensor_buft_overrides = ctypes.addressof(overrides)
+        if workers is not None:
+            parameters.devices = ctypes.addressof(workers.devices)
         parameters.vocab_only = vocabulary_only
         parameters.load_mtp = heads
         native.clear_errors()
         self.handle: Any = lib.llama_model_load_from_file(str(path).encode(), parameters)
+        if workers is not None:
+            workers.require()
         if not self.handle:
             raise ModelError(
                 f"{path} cannot be loaded ({native.first_error() or 'llama.cpp gives no reason'}):"
@@ -110,8 +117,11 @@ class Weights:
         self.vocabulary: Any = lib.llama_model_get_vocab(self.handle)
         self.path = path
         self.heads = heads
+        self.workers = workers
         self.gpu_layers = min(gpu_layers, self.layers + 1)
         self.placement = f"g{self.gpu_layers}" + (f" e{cpu_experts}" if cpu_experts else "")
+        if workers is not None:
+            self.placement += f" on {workers.names}"
         self._check_kind()
 
     def _check_kind(self) -> None:

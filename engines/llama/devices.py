@@ -8,6 +8,7 @@ import ctypes
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,23 @@ DEFAULT_FLAG = "GGML_VULKAN"
 
 _GPU = 1
 """GGML_BACKEND_DEVICE_TYPE_GPU: a device with memory of its own."""
+_CPU, _CARDS = 0, (_GPU, 2)
+"""The types of the processor, and of all graphics cards (2: in the processor's memory)."""
 
 
 def unused_gpu() -> str:
     """The first graphics card that this build of llama.cpp cannot use; empty if there is none."""
+    gpus = find_gpus()
+    return gpus[0] if gpus and not offloads() else ""
+
+
+def offloads() -> bool:
+    """Whether this build of llama.cpp can put layers on a graphics card."""
     from llama_cpp import llama_cpp as lib
 
-    gpus = find_gpus()
-    return gpus[0] if gpus and not lib.llama_supports_gpu_offload() else ""
+    # A build with RPC can also put them on workers, and says the same.
+    other = lib.llama_supports_rpc() and not any(_typed_devices(lib._lib, _CARDS))
+    return bool(lib.llama_supports_gpu_offload()) and not other
 
 
 def install_line(gpu: str) -> str:
@@ -42,10 +52,13 @@ def install_line(gpu: str) -> str:
 def rebuild_line() -> str:
     """The command that builds llama.cpp for this machine's processor, and for its graphics card if
     the current build supports one."""
-    from llama_cpp import llama_cpp as lib
-
-    gpus = find_gpus()[:1] if lib.llama_supports_gpu_offload() else []
+    gpus = find_gpus()[:1] if offloads() else []
     return _install("GGML_NATIVE", *map(_flag, gpus))
+
+
+def rpc_line() -> str:
+    """The command that installs llama.cpp with RPC, and for the graphics card if there is one."""
+    return _install("GGML_RPC", *map(_flag, find_gpus()[:1]))
 
 
 def _flag(gpu: str) -> str:
@@ -112,21 +125,28 @@ def free_gpu_memory() -> int:
     # Before the first call: it routes llama.cpp's log, to which drivers write on first use.
     from engines.llama import native
 
-    if sys.platform == "darwin" or not lib.llama_supports_gpu_offload():
+    if sys.platform == "darwin" or not offloads():
         return 0  # Metal reports the processor's own memory
-    free = sum(_free_memory(lib._lib, device) for device in _gpu_devices(lib._lib))
+    free = sum(_free_memory(lib._lib, device) for device in _typed_devices(lib._lib, (_GPU,)))
     native.LOGGER.info("%d bytes are free on graphics cards", free)
     return free
 
 
-def _gpu_devices(library: Any) -> list[ctypes.c_void_p]:
+def compute_devices() -> list[ctypes.c_void_p]:
+    """What this build of llama.cpp computes with: graphics cards, or else the processor."""
+    from llama_cpp import llama_cpp as lib
+
+    return _typed_devices(lib._lib, _CARDS) or _typed_devices(lib._lib, (_CPU,))
+
+
+def _typed_devices(library: Any, types: Sequence[int]) -> list[ctypes.c_void_p]:
     library.ggml_backend_dev_count.restype = ctypes.c_size_t
     library.ggml_backend_dev_get.restype = ctypes.c_void_p
     devices = (
         ctypes.c_void_p(library.ggml_backend_dev_get(ctypes.c_size_t(index)))
         for index in range(library.ggml_backend_dev_count())
     )
-    return [device for device in devices if library.ggml_backend_dev_type(device) == _GPU]
+    return [device for device in devices if library.ggml_backend_dev_type(device) in types]
 
 
 def _free_memory(library: Any, device: ctypes.c_void_p) -> int:

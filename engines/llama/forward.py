@@ -118,6 +118,7 @@ class ForwardPass:
     ) -> None:
         self._context = context.handle
         self._on_device = context.weights.on_device
+        self._workers = context.weights.workers
         self._padded_rows = limits.padded_rows
         self._widest_rows = limits.max_rows
         self._chunk_size = chunk_size
@@ -200,9 +201,13 @@ class ForwardPass:
         threads = self._tuners.choose(width)
         native.set_threads(self._context, threads, threads)
         began, began_cpu = perf_counter(), process_time()
+        if self._workers is not None:
+            self._workers.require()
         status: int = native.decode(self._context, batch.struct)
         self._tuners.observe(width, perf_counter() - began, process_time() - began_cpu)
         if status:
             raise ModelError(f"llama.cpp could not evaluate {width} tokens (status {status})")
         if self._on_device:
             native.synchronize(self._context)
+        if self._workers is not None:
+            self._workers.require()  # else the pass computed with zeros

@@ -34,7 +34,7 @@ from engines.llama.context import (
     measure_limits,
     plain_attention_rows,
 )
-from engines.llama.devices import free_gpu_memory
+from engines.llama.devices import free_gpu_memory, offloads
 from engines.llama.forward import PrefillChunkSize
 from engines.llama.gguf import F16, check_header
 from engines.llama.grammar import Grammar, json_grammar
@@ -44,6 +44,7 @@ from engines.llama.probe import probe_heads, probe_once
 from engines.llama.target import LlamaTarget
 from engines.llama.threads import ThreadTuners, default_threads
 from engines.llama.vocabulary import LlamaVocabulary
+from engines.llama.workers import Workers
 from engines.sampler import Constrain
 from engines.target import Floats
 
@@ -189,6 +190,7 @@ def load(
     rows: int = 0,
     kv_type: str = F16,
     heads: bool = False,
+    workers: str = "",
 ) -> LlamaModel:
     """Open a GGUF file.
 
@@ -202,18 +204,22 @@ def load(
         rows: rows of the widest tree, if more than usual.
         kv_type: type of the KV cache, from `KV_TYPES`.
         heads: also run its multi-token-prediction heads, if it has any.
+        workers: addresses of the workers that hold its layers, separated by commas; empty for none.
 
     Raises:
         ModelError: missing, damaged or hostile, or it does not run on this machine.
     """
     check_header(path)
+    if exact and workers:
+        raise ModelError("--exact needs one machine: leave out --rpc")
     version = lib.llama_version().decode()
     probe_problem = probe_once(path, probe_cache, version) if probe_cache else ""
     heads_problem = probe_heads(path, probe_cache, version) if probe_cache and heads else ""
     threads, heads = threads or default_threads(), heads and not heads_problem
     settings = TargetSettings(threads, context_length, exact, rows, kv_type, heads)
     gpu_layers = 0 if exact and gpu_layers is None else gpu_layers
-    target = open_fitting(path, gpu_layers, settings.make_target, heads=heads)
+    found = Workers(workers) if workers else None
+    target = open_fitting(path, gpu_layers, settings.make_target, heads=heads, workers=found)
     target.heads_problem = heads_problem or target.heads_problem
     build = f"llama.cpp {version} t{threads} {settings.mode(target)}"
     weights, vocabulary = target.weights, LlamaVocabulary(target.weights)
@@ -231,10 +237,16 @@ def load(
 
 
 def open_fitting(
-    path: Path, gpu_layers: int | None, make: Callable[[Weights], T], *, heads: bool = False
+    path: Path,
+    gpu_layers: int | None,
+    make: Callable[[Weights], T],
+    *,
+    heads: bool = False,
+    workers: Workers | None = None,
 ) -> T:
-    """Open `path` with `gpu_layers` on the graphics card, and return `make` of it.
+    """Open `path` with `gpu_layers` on the graphics card or on `workers`, and return `make` of it.
 
+    llama.cpp spreads the layers over workers by the memory that is free there.
     With None, as many layers as fit go to a card that this build can use. llama.cpp does not tell
     beforehand what fits, so fewer and fewer are tried until everything does, including the context
     that `make` opens.
@@ -242,7 +254,10 @@ def open_fitting(
     Raises:
         ModelError: the file cannot be loaded or run, or this build cannot use a graphics card.
     """
-    if not lib.llama_supports_gpu_offload():
+    if workers is not None:
+        layers = ALL_LAYERS if gpu_layers is None else gpu_layers
+        return make(open_weights(path, layers, heads=heads, workers=workers))
+    if not offloads():
         if gpu_layers:
             raise ModelError(
                 "this build of llama.cpp has no GPU support: remove --gpu-layers, or see"

@@ -37,6 +37,7 @@ from engines.llama.batch import Batch
 from engines.llama.context import LlamaContext, Weights, context_parameters, free_with
 from engines.llama.gguf import heads_file, read_metadata
 from engines.llama.native import LOGGER, TO_END
+from engines.llama.workers import Workers
 from engines.target import Floats
 
 try:
@@ -295,7 +296,14 @@ class PredictionHeads:
             native.synchronize(self._context)
 
 
-def open_weights(path: Path, gpu_layers: int, *, heads: bool, cpu_experts: int = 0) -> Weights:
+def open_weights(
+    path: Path,
+    gpu_layers: int,
+    *,
+    heads: bool,
+    cpu_experts: int = 0,
+    workers: Workers | None = None,
+) -> Weights:
     """The weights of a model, including its heads if `heads` and if it has them; see `Weights`.
 
     Raises:
@@ -303,12 +311,12 @@ def open_weights(path: Path, gpu_layers: int, *, heads: bool, cpu_experts: int =
     """
     if heads and not UNAVAILABLE:
         try:
-            return Weights(path, gpu_layers, heads=True, cpu_experts=cpu_experts)
+            return Weights(path, gpu_layers, heads=True, cpu_experts=cpu_experts, workers=workers)
         except ModelError as error:  # some files lack the heads that their header names
             if not read_metadata(path).number("nextn_predict_layers"):
                 raise
             LOGGER.info("without its prediction heads: %s", error)
-    return Weights(path, gpu_layers, cpu_experts=cpu_experts)
+    return Weights(path, gpu_layers, cpu_experts=cpu_experts, workers=workers)
 
 
 def open_heads(target: LlamaContext, cells: int, length: int) -> tuple[PredictionHeads | None, str]:

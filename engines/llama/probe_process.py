@@ -36,11 +36,11 @@ def _limit_resources(file_size: int) -> None:
         return
     import resource
 
-    from llama_cpp import llama_cpp as lib
+    from engines.llama.devices import offloads
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Drivers of graphics cards reserve far more address space than they use.
-    if not lib.llama_supports_gpu_offload():
+    if not offloads():
         limit_memory(3 * file_size + ADDRESS_SPACE)
 
 
