@@ -178,7 +178,8 @@ def run(arguments: Sequence[str], group: click.Group = specchat, name: str = "sp
     except MemoryError:
         return _failed(NO_MEMORY)
     except ImportError as error:
-        return _failed(f"a library cannot be loaded: {error}")
+        # Some libraries append a page of advice to the cause.
+        return _failed(f"a library cannot be loaded: {error.__cause__ or error}")
 
 
 def _failed(message: str) -> int:
