@@ -135,6 +135,8 @@ def encode(message: WireMessage) -> bytes:
 def _plain(value: object) -> object:
     if isinstance(value, Path):
         return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
     if isinstance(value, Statistics):
         return value.figures()
     if is_dataclass(value) and not isinstance(value, type):
@@ -222,6 +224,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "bool": _exactly(bool),
     "float": _number,
     "Path": _path,
+    "bytes": lambda value: bytes.fromhex(_exactly(str)(value)),
     "str | None": _optional(_exactly(str)),
     "int | None": _optional(_exactly(int)),
     "float | None": _optional(_number),

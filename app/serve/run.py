@@ -16,6 +16,7 @@ from app.engine.engine import Engine
 from app.foreground import Foreground
 from app.locations import Locations
 from app.runtime.deletion import delete_program_answers
+from app.runtime.engine_socket import EngineSocket
 from app.runtime.model_thread import ModelThread
 from app.runtime.open_model import open_model
 from app.serve.access import AccessControl, read_token
@@ -80,6 +81,10 @@ def served(
         answering = Answering(thread, answers, prune)
         endpoint = Endpoint(model.engine, answering, embeddings)
         server = QuietServer(AccessControl(endpoint.app(), token, [host]), answering.stop)
+        commands = EngineSocket(locations, thread)
+        with model.engine.resources.collecting_errors():
+            commands.open()
+        parts.callback(commands.close)
         shown = f"[{host}]" if ":" in host else host
         url = f"http://{shown}:{listener.getsockname()[1]}/v1"
         yield ServedModel(model.engine, url, server, listener)

@@ -133,7 +133,7 @@ def _answers(
 
     written = spread(questions, len(questions) if limit is None else limit)
     with closing(History.open(locations.history)) as history:
-        model = open_for_one_answer(options, locations, history, docs="")
+        model = open_for_one_answer(options, locations, history)
         with closing(model), progress(len(questions), "answering") as advance:
             assert isinstance(model.assistant, Assistant)
             for number, question in enumerate(questions):

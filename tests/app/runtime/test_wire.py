@@ -31,7 +31,7 @@ from datastores.errors import InputError, SpecchatError
 from datastores.passages.chunks import Chunk
 from engines.ralm.events import RalmStatistics
 
-FOUND = FoundPassage("/notes", "a.md", "A", 0, Chunk("head", 1, 7, "café\udcff"), 1.5)
+FOUND = FoundPassage("/notes", "a.md", "A", b"\0\xff", 0, Chunk("head", 1, 7, "café\udcff"), 1.5)
 REQUEST = AskRequest(
     Options(model="m.gguf", data_dir=Path("/data"), drafters=("prompt",), temperature=0.5),
     locate(Path("/data")),

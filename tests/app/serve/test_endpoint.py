@@ -13,8 +13,12 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.config import Options
+from app.conversation.events import Declined
 from app.engine.engine import Engine
 from app.locations import Locations
+from app.runtime.engine_client import sockets
+from app.runtime.wire import AskRequest, decode, encode
 from app.serve import answering
 from app.serve.answering import MAX_WAITING
 from datastores.chats.history import History
@@ -386,3 +390,16 @@ def test_stopping_the_server_ends_answers_with_an_error(
         gate.open.set()
         found = [one.result() for one in asked]
     assert {response.status_code for response in found} == {503}
+
+
+def test_commands_can_ask_the_served_model(
+    engine: Engine, locations: Locations, history: History
+) -> None:
+    with endpoint(engine, locations, history):
+        (path,) = sockets(locations)
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(path))
+            connection.sendall(encode(AskRequest(Options(), locations, "hello")))
+            with connection.makefile("rb") as stream:
+                assert decode(stream.readline()) == Declined("another model is open")
+    assert sockets(locations) == []
