@@ -11,10 +11,8 @@ import os
 import stat
 from dataclasses import dataclass, fields
 from errno import EACCES, EROFS
-from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import gettempdir
 
 import platformdirs
 
@@ -58,6 +56,10 @@ class Locations:
         folder = self.data / "sockets"
         if len(os.fsencode(folder)) + MAX_SOCKET_NAME_BYTES <= MAX_SOCKET_PATH_BYTES:
             return folder
+        # Imported here: most paths are short, and every command imports this module.
+        from hashlib import sha256
+        from tempfile import gettempdir
+
         user = os.geteuid() if hasattr(os, "geteuid") else 0
         digest = sha256(b"%d %s" % (user, os.fsencode(self.data))).hexdigest()[:16]
         return Path(os.environ.get("XDG_RUNTIME_DIR") or gettempdir()) / f"{NAME}-{digest}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from time import monotonic
@@ -29,6 +28,8 @@ class StatusLine:
         """Replace the line, at most every `INTERVAL_S`."""
         now = monotonic()
         if self._to_terminal and now - self._shown >= INTERVAL_S:
+            import shutil  # here, as most output goes without a status line
+
             self._shown = now
             width = shutil.get_terminal_size().columns - 1
             click.echo(CLEAR + one_line(text, width), nl=False, err=True)

@@ -7,9 +7,7 @@ refused.
 from __future__ import annotations
 
 import os
-import platform
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -31,6 +29,8 @@ _PROMPT = re.compile(r"^\$ ", re.MULTILINE)
 
 def instructions() -> str:
     """The system prompt of a chat whose answers are commands."""
+    import platform  # here, as an ordinary question needs none of this
+
     return (
         f"Answer with one command for {shell().name} on {platform.system() or 'this system'}, in a"
         " code block, without an explanation."
@@ -87,4 +87,6 @@ def run_if_confirmed(command: str) -> int:
         raise InputError(f"the command is not run: replace {blank[0]} and run it yourself")
     if not click.confirm("Run it?", err=True):
         return 1
+    import subprocess
+
     return subprocess.run([shell(), "-c", command], check=False).returncode

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from operator import or_
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from engines.draft_tree import DRAFT_MODEL, ORIGIN_NAMES, DraftTree, credited
@@ -131,6 +130,9 @@ class Statistics:
         answer's latest steps without a draft. The step itself bounds the estimate, as a pass over
         fewer rows takes no longer.
         """
+        # Imported here: it takes long, and a command that is answered elsewhere compares nothing.
+        from statistics import median
+
         if step.prefill:
             return 0.0
         step_s, known = step.timings.total - step.timings.draft, budget_status.plain_seconds

@@ -12,9 +12,9 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from app.config import Options
 from app.conversation import events
@@ -106,7 +106,7 @@ _KINDS: dict[str, type] = {
 """Every message by its name. `Wrote` is sent as the `WroteText` that it is: what it says of the
 step is for this process alone."""
 
-PROTOCOL = sha256(
+PROTOCOL = crc32(
     repr(
         (
             _REVISION,
@@ -116,7 +116,7 @@ PROTOCOL = sha256(
             ],
         )
     ).encode()
-).hexdigest()[:16]
+)
 """Identifies the messages: both sides must have the same."""
 
 

@@ -6,7 +6,6 @@ of a notebook, a whole page.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 
@@ -46,6 +45,8 @@ class Document:
     @property
     def digest(self) -> bytes:
         """SHA-256 of the parts in order, without the title: identifies the content."""
+        import hashlib  # here, as citations need only the names above
+
         content = hashlib.sha256()
         for part in self.parts:
             for value in (part.kind, part.role, part.text):
