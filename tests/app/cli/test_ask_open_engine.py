@@ -24,6 +24,7 @@ from app.cli.ask import BEHIND
 from app.config import Options
 from app.conversation.events import Event, Opened, Wrote, WroteText
 from app.conversation.statistics import Piece
+from app.foreground import Foreground
 from app.locations import locate
 from app.runtime.command_answer import mismatch
 from app.runtime.engine_client import ENDED, open_engine, sockets
@@ -55,7 +56,7 @@ class Open:
         self.locations.create()
         self.history = History.open(self.locations.history)
         self.commands: list[int] = []
-        self.thread = ModelThread(self._open)
+        self.thread = ModelThread(self._open, Foreground(self.locations.foreground))
         self.socket = EngineSocket(self.locations, self.thread, self.commands.append)
         self._options = options
 

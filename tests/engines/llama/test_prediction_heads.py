@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -300,10 +301,10 @@ def test_a_crash_of_the_heads_does_not_reject_their_model(
 def test_heads_that_do_not_fit_into_memory_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(path: Path, layers: int, *, heads: bool = False, cpu_experts: int = 0) -> Weights:
+    def refuse(path: Path, layers: int, *, heads: bool = False, **others: Any) -> Weights:
         if heads:
             raise ModelError("out of memory")
-        return Weights(path, layers, cpu_experts=cpu_experts)
+        return Weights(path, layers, **others)
 
     monkeypatch.setattr(prediction_heads, "Weights", refuse)
     path = write_mixture(tmp_path / "model.gguf", WORDS)
