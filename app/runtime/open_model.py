@@ -129,11 +129,10 @@ def open_for_one_answer(
     config = load_config(locations.settings)
     errors: list[SpecchatError] = []
     with ExitStack() as opened:
-        imports = _imports(locations, errors) if locations.passages.exists() else None
+        searched = docs != DOCS_OFF
+        imports = _imports(locations, errors, searched) if locations.passages.exists() else None
         if imports is not None:
             opened.callback(imports.close)
-            if docs != DOCS_OFF:
-                imports.warm_up()
         engine = load(options, locations, light=True)
         # The list that `imports` reports to becomes the engine's.
         errors[:0] = engine.resources.errors
@@ -171,16 +170,28 @@ def _about_device(model: Path) -> str:
     return UNUSED_GPU.format(gpu=gpu) if gpu else ""
 
 
-def _imports(locations: Locations, errors: list[SpecchatError]) -> ImportedTexts | None:
-    """The imported texts; None if they cannot be opened. Puts errors, also later ones, into
-    `errors`."""
+def _imports(
+    locations: Locations, errors: list[SpecchatError], searched: bool = True
+) -> ImportedTexts | None:
+    """The imported texts; None if they cannot be opened.
+
+    Args:
+        errors: takes the errors, also later ones.
+        searched: whether to load the embedding model at once, on a thread.
+    """
     from app.conversation.imported_texts import ImportedTexts
 
     try:
-        return ImportedTexts.open(locations, errors.append)
+        with ExitStack() as opened:
+            imports = ImportedTexts.open(locations, errors.append)
+            opened.callback(imports.close)
+            if searched:
+                imports.warm_up()
+            opened.pop_all()
     except SpecchatError as error:
         errors.append(error)
-    return None
+        return None
+    return imports
 
 
 def _idle_work(
