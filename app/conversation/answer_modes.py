@@ -23,6 +23,7 @@ from app.conversation.citations import SearchOutcome
 from app.conversation.context_window import fit
 from app.conversation.continuation import partial_answer
 from app.conversation.events import Event, Interpolated, Retrieved
+from app.conversation.follow_up import completed
 from app.conversation.generation import generate
 from app.conversation.imported_texts import ImportedTexts, fitting, with_notes
 from app.conversation.iterative import STRIDE_TOKENS, generate_iteratively
@@ -70,7 +71,7 @@ class AnswerModes:
         if self.imports.empty and not unindexed:
             return None
         found = self.imports.find(
-            request.asked,
+            completed(request.messages, request.asked),
             engine.passage_form,
             engine.vocabulary,
             engine.target.context_length,

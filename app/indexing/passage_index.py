@@ -14,6 +14,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from app.indexing.document_chunks import chunks_of, document_name
 from app.locations import Locations, make_folder
 from datastores.library.library import Library
 from datastores.passages.chunks import HEADING_SEPARATOR, Chunk, split
@@ -112,18 +113,23 @@ def update(library: Library, passages: PassageStore) -> Generator[int]:
     Raises:
         StoreError: a store cannot be read or written.
     """
-    present, known = set(library.digests()), passages.keys()
-    gone = known - present
+    present, known = names_of(library), passages.names()
+    gone = known.items() - present.items()
     if gone:
-        passages.remove(gone)
-    missing = sorted(present - known)
-    for done, key in enumerate(missing):
+        passages.remove(key for key, _ in gone)
+    missing = sorted(present.items() - known.items())
+    for done, (key, name) in enumerate(missing):
         yield len(missing) - done
-        parts = library.read(key)
-        passages.add(
-            key,
-            ((number, chunk) for number, part in enumerate(parts) for chunk in split(part.text)),
-        )
+        passages.add(key, chunks_of(library.read(key), name), name)
+
+
+def names_of(library: Library) -> dict[bytes, str]:
+    """The key and the name of each text, as in a store of passages that is up to date.
+
+    Raises:
+        StoreError: the library cannot be read.
+    """
+    return {key: document_name(file, title) for key, (file, title) in library.titles().items()}
 
 
 def open_passages(locations: Locations) -> PassageStore:
@@ -269,7 +275,7 @@ def locate(
 
 
 def forget_passages(locations: Locations) -> None:
-    """Erase the passages of texts that the library no longer has.
+    """Erase the passages of texts that the library no longer has, or has under another name.
 
     Raises:
         StoreError: a store cannot be written, or another process keeps reading an older state.
@@ -280,4 +286,5 @@ def forget_passages(locations: Locations) -> None:
         closing(Library.open(locations.library)) as library,
         closing(open_passages(locations)) as passages,
     ):
-        passages.remove(passages.keys() - set(library.digests()))
+        gone = passages.names().items() - names_of(library).items()
+        passages.remove(key for key, _ in gone)

@@ -13,7 +13,7 @@ from itertools import chain
 from time import monotonic
 
 from app.indexing.corpus_index import CorpusIndex, IndexingProgress
-from app.indexing.passage_index import open_passages, update
+from app.indexing.passage_index import names_of, open_passages, update
 from app.locations import Locations
 from datastores.library.library import Library
 from datastores.passages.store import PassageStore
@@ -31,7 +31,7 @@ def is_due(index: CorpusIndex, locations: Locations) -> bool:
         StoreError: a store cannot be read.
     """
     with closing(open_passages(locations)) as passages:
-        stale = passages.keys() != set(index.corpus.library.digests())
+        stale = passages.names() != names_of(index.corpus.library)
         return stale or bool(StoredWords(passages).missing()) or index.is_due()
 
 

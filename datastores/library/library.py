@@ -220,6 +220,12 @@ class Library:
         """Number of texts."""
         return int(self.store.rows("SELECT count(*) AS number FROM texts")[0]["number"])
 
+    def titles(self) -> dict[bytes, tuple[str, str]]:
+        """Text → file and title of its first document, in the order of `places`."""
+        order = "source DESC, file DESC, position DESC"
+        rows = self.store.rows(f"SELECT text, file, title FROM documents ORDER BY {order}")
+        return {bytes(row["text"]): (row["file"], row["title"]) for row in rows}
+
     def import_texts(self) -> list[tuple[str, bytes]]:
         """All pairs of an import's path and the digest of a text in it."""
         rows = self.store.rows("SELECT DISTINCT source, text FROM documents")

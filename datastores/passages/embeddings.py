@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datastores.errors import StoreError
+from datastores.passages.chunks import HEADING_SEPARATOR
 from datastores.passages.store import PassageStore
 
 Vectors = NDArray[np.float32]
@@ -108,7 +109,7 @@ class StoredVectors:
             GROUP BY digest ORDER BY digest LIMIT ?
         """
         return [
-            UnembeddedText(bytes(row["digest"]), f"{row['heading']}\n{row['content']}".strip())
+            UnembeddedText(bytes(row["digest"]), _embedded_text(row["heading"], row["content"]))
             for row in self._store.rows(sql, (after, limit))
         ]
 
@@ -171,6 +172,11 @@ class StoredVectors:
     def version(self) -> int:
         """A value that changes whenever another connection changes the store."""
         return int(self._store.rows("PRAGMA data_version")[0]["data_version"])
+
+
+def _embedded_text(heading: str, content: str) -> str:
+    """Heading and content as a sentence: models are trained on prose."""
+    return f"{heading.replace(HEADING_SEPARATOR, ', ')}: {content}" if heading else content
 
 
 def _embedder(row: Mapping[str, Any]) -> Embedder:

@@ -31,7 +31,7 @@ def _passages(db: Database) -> None:
     # passage (`word_counts`).
     db.executescript(
         f"""
-        CREATE TABLE texts (key BLOB PRIMARY KEY) WITHOUT ROWID;
+        CREATE TABLE texts (key BLOB PRIMARY KEY, name TEXT NOT NULL DEFAULT '') WITHOUT ROWID;
         CREATE TABLE chunks (
             id INTEGER PRIMARY KEY,
             text BLOB NOT NULL REFERENCES texts(key) ON DELETE CASCADE,
@@ -76,7 +76,7 @@ def _passages(db: Database) -> None:
     )
 
 
-SCHEMA = Schema(6, _passages, lasting=frozenset({"texts", "chunks"}), cache=True)
+SCHEMA = Schema(7, _passages, lasting=frozenset({"texts", "chunks"}), cache=True)
 
 
 class PassageStore:
@@ -101,7 +101,12 @@ class PassageStore:
 
     def keys(self) -> set[bytes]:
         """The keys of all texts."""
-        return {bytes(row["key"]) for row in self.store.rows("SELECT key FROM texts")}
+        return set(self.names())
+
+    def names(self) -> dict[bytes, str]:
+        """The key and the name of each text."""
+        rows = self.store.rows("SELECT key, name FROM texts")
+        return {bytes(row["key"]): str(row["name"]) for row in rows}
 
     @property
     def text_count(self) -> int:
@@ -112,13 +117,17 @@ class PassageStore:
         """Number of passages."""
         return int(self.store.rows("SELECT count(*) AS number FROM chunks")[0]["number"])
 
-    def add(self, key: bytes, chunks: Iterable[tuple[int, Chunk]]) -> None:
+    def add(self, key: bytes, chunks: Iterable[tuple[int, Chunk]], name: str = "") -> None:
         """Store the chunks of the text `key`, each with the number of its part, all or none.
 
         A stored text stays as it is: the key is the digest of its content.
+
+        Args:
+            name: of its document, as it stands in the headings of the chunks.
         """
         with self.store.writing() as db:
-            if not db.conn.execute("INSERT OR IGNORE INTO texts VALUES (?)", (key,)).rowcount:
+            added = db.conn.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (key, name))
+            if not added.rowcount:
                 return
             db.conn.executemany(
                 "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)",

@@ -373,7 +373,7 @@ def test_passages_are_found_without_a_model(
     assert specchat("import", folder) == DONE
     capsys.readouterr()
     assert specchat("find", "brass", "telescopes") == DONE
-    assert capsys.readouterr().out.splitlines()[:2] == [f"{folder / 'a.md'}:1", "Animals"]
+    assert capsys.readouterr().out.splitlines()[:2] == [f"{folder / 'a.md'}:1", "a > Animals"]
     assert specchat("find", "walrus", "--json", "--import", folder) == DONE
     (passage,) = json.loads(capsys.readouterr().out)["passages"]
     assert passage["text"] == f"# Animals\n\n{SENTENCE}"

@@ -119,7 +119,7 @@ def test_relevant_passages_precede_the_question_and_are_cited(
             "part": 0,
             "first_line": 1,
             "last_line": 1,
-            "digest": Chunk("", 1, 1, WALRUS).digest.hex(),
+            "digest": Chunk("walrus", 1, 1, WALRUS).digest.hex(),
             "import_name": "notes",
             "chat": "",
         }
@@ -414,7 +414,8 @@ def test_a_model_of_questions_is_loaded_with_the_first_question(tmp_path: Path) 
             found = ranked.find(ABOUT_IT, replace(FORM, max_passages=2), vocabulary, 4096)
             assert [one.file for one in found] == ["telescopes.md", "walrus.md"]
         assert len(opened) == 1
-        assert opened[0] == [WALRUS, "Telescopes are kept in the attic."] * 2
+        headed = [f"# walrus\n\n{WALRUS}", "# telescopes\n\nTelescopes are kept in the attic."]
+        assert opened[0] == headed * 4
 
 
 def test_without_the_model_of_questions_texts_are_found_and_it_is_reported_once(

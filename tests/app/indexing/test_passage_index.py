@@ -86,6 +86,23 @@ def test_a_changed_file_costs_that_file(library: Library, passages: PassageStore
     assert len(find(library, passages, "note", 20)) == 9
 
 
+def test_passages_get_the_name_that_their_file_has_now(
+    locations: Locations, library: Library, passages: PassageStore
+) -> None:
+    put(library, "/letters", "xylophone.md", "It has strings.")
+    put(library, "/notes", "guitar.md", "It has strings.")
+    updated(library, passages)
+    assert find(library, passages, "xylophone", 5)[0].chunk.heading == "xylophone"
+    library.forget("/letters")
+    library.erase()
+    forget_passages(locations)
+    assert b"xylophon" not in locations.passages.read_bytes().lower()
+    assert updated(library, passages) == [1]
+    (found,) = find(library, passages, "guitar", 5)
+    assert (found.chunk.heading, found.chunk.content) == ("guitar", "It has strings.")
+    assert updated(library, passages) == []
+
+
 def test_it_goes_on_where_it_was_stopped(library: Library, passages: PassageStore) -> None:
     for number in range(4):
         put(library, "/notes", f"{number}.md", f"note {number}")
@@ -201,6 +218,18 @@ def test_words_and_meaning_add_up(
     monkeypatch.setattr(nearness, "CHANCE", 9.0)  # as if none were nearer than by chance
     assert hybrid(library, passages, elsewhere, near, gate=Gate.RELEVANT) == []
     assert hybrid(library, passages, elsewhere, near) == near
+
+
+def test_meaning_leads_where_a_passage_shares_no_word_with_the_question(
+    library: Library, passages: PassageStore
+) -> None:
+    put(library, "/notes", "tyre.md", "Rear 5 bar.")
+    put(library, "/notes", "wheel.md", "How hard the wheel of the mill turns, and how to pump.")
+    updated(library, passages)
+    query = "how hard do I pump the back wheel?"
+    assert find(library, passages, query, 4)[0].file == "wheel.md"
+    assert hybrid(library, passages, query, ["tyre.md", "wheel.md"])[0] == "wheel.md"
+    assert hybrid(library, passages, query, ["tyre.md"])[0] == "tyre.md"
 
 
 def test_an_item_has_to_fit_unless_its_passage_is_near_by_meaning(
