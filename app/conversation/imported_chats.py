@@ -14,6 +14,7 @@ from datetime import datetime
 from time import time
 
 from app.conversation.citations import Citation
+from app.indexing.document_chunks import exchange
 from app.indexing.passage_index import open_passages
 from app.locations import Locations
 from datastores.chats.history import History, restore_chat
@@ -181,11 +182,9 @@ class ImportedChatSearch:
             if (passage.text, passage.part) in seen:
                 continue
             seen.add((passage.text, passage.part))
-            parts = self._library.read(passage.text)
-            if passage.part < len(parts):
-                part = parts[passage.part]
-                chat = self._chats[passage.text]
-                yield from _hit(chat, passage.part, part.role, part.text, words)
+            chat, parts = self._chats[passage.text], self._library.read(passage.text)
+            for number in exchange(parts, passage.part):
+                yield from _hit(chat, number, parts[number].role, parts[number].text, words)
 
 
 def _hit(

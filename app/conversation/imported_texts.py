@@ -193,7 +193,8 @@ class ImportedTexts:
             gate=gate,
             chat=chat,
             dense=self._dense(),
-            model=self._load_question_model(),
+            # It knows which item of a page answers; of whole passages it prefers worse ones.
+            model=self._load_question_model() if form.max_items else None,
             items=form.max_items,
         )
 

@@ -32,25 +32,20 @@ def chunks_of(parts: Sequence[Part], name: str) -> Iterator[tuple[int, Chunk]]:
     Args:
         name: from `document_name`; begins a heading that does not contain its words.
     """
-    for number, texts in _exchanges(parts):
+    numbers = exchange(parts, 0)
+    while numbers:
+        texts = [parts[number].text for number in numbers]
         question = " ".join(texts[0].split())[:MAX_QUESTION] if len(texts) > 1 else ""
         for chunk in split("\n\n".join(texts)):
             above = [name, "" if chunk.first_line == 1 else question]
-            yield number, replace(chunk, heading=_heading(above, chunk.heading))
+            yield numbers.start, replace(chunk, heading=_heading(above, chunk.heading))
+        numbers = exchange(parts, numbers.stop)
 
 
-def _exchanges(parts: Iterable[Part]) -> Iterator[tuple[int, list[str]]]:
-    """Each message with the answers to it, and the number of its part; other parts alone."""
-    start, texts = 0, list[str]()
-    for number, part in enumerate(parts):
-        if texts and part.role != ASSISTANT:
-            yield start, texts
-            texts = []
-        if not texts:
-            start = number
-        texts.append(part.text)
-    if texts:
-        yield start, texts
+def exchange(parts: Sequence[Part], first: int) -> range:
+    """The numbers of the parts that are cut as one text: `first` with the answers to it."""
+    later = range(first + 1, len(parts))
+    return range(first, next((n for n in later if parts[n].role != ASSISTANT), len(parts)))
 
 
 def _heading(above: Iterable[str], heading: str) -> str:

@@ -410,8 +410,9 @@ def test_a_model_of_questions_is_loaded_with_the_first_question(tmp_path: Path) 
         ranked = ImportedTexts(texts._library, texts._passages, locations, None, load)
         assert opened == []
         vocabulary = ScriptedVocabulary()
+        two_items = replace(FORM, max_passages=2, max_items=2)
         for _ in range(2):
-            found = ranked.find(ABOUT_IT, replace(FORM, max_passages=2), vocabulary, 4096)
+            found = ranked.find(ABOUT_IT, two_items, vocabulary, 4096)
             assert [one.file for one in found] == ["telescopes.md", "walrus.md"]
         assert len(opened) == 1
         headed = [f"# walrus\n\n{WALRUS}", "# telescopes\n\nTelescopes are kept in the attic."]
@@ -421,6 +422,7 @@ def test_a_model_of_questions_is_loaded_with_the_first_question(tmp_path: Path) 
 def test_without_the_model_of_questions_texts_are_found_and_it_is_reported_once(
     tmp_path: Path,
 ) -> None:
+    item = replace(FORM, max_items=1)
     for damage in (b"", b"GGUF", embedded_question_model().read_bytes()[:100_000], None):
         path, errors = tmp_path / "question-model.gguf", list[SpecchatError]()
         path.unlink(missing_ok=True)
@@ -433,7 +435,7 @@ def test_without_the_model_of_questions_texts_are_found_and_it_is_reported_once(
             list(update(texts._library, texts._passages))
             ranked = ImportedTexts(texts._library, texts._passages, locations, None, load)
             for _ in range(2):
-                (found,) = ranked.find(ABOUT_IT, FORM, ScriptedVocabulary(), 4096)
+                (found,) = ranked.find(ABOUT_IT, item, ScriptedVocabulary(), 4096)
                 assert found.file == "walrus.md"
         assert [str(error) for error in errors] == [
             f"imports are ranked by their words alone: {path} cannot be loaded;"
