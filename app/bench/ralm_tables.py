@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+from app.bench.paper_stride import MAX_ACCURACY, PaperStride
 from app.cli.output import table
 from engines.ralm.guess_accuracy import PRIOR_ACCURACY
 from engines.ralm.scheduler import (
@@ -16,8 +17,6 @@ from engines.ralm.scheduler import (
 )
 from engines.ralm.speculative import PREFETCH, PREFETCH_FAR
 
-PAPER_MAX_ACCURACY = 0.6
-
 
 @dataclass(frozen=True, slots=True)
 class RalmMethod:
@@ -27,7 +26,7 @@ class RalmMethod:
         speculates: false for RaLMSeq, which ignores the rest.
         prefetch: passages of each query put into the cache.
         stride: fixed speculation stride; 0 for OS3.
-        max_accuracy: γ_max of the paper's own OS3; None for ours.
+        papers: whether OS3 is the paper's own; otherwise ours.
         prior_accuracy: the accuracy that OS3 assumes at first.
     """
 
@@ -35,7 +34,7 @@ class RalmMethod:
     prefetch: int = 1
     stride: int = PAPER_STRIDE
     asynchronous: bool = False
-    max_accuracy: float | None = None
+    papers: bool = False
     prior_accuracy: float = PRIOR_ACCURACY
 
     @property
@@ -44,7 +43,7 @@ class RalmMethod:
         if not self.speculates:
             return "RaLMSeq"
         parts = f"P({self.prefetch})" if self.prefetch > 1 else ""
-        parts += "" if self.stride else "S" if self.max_accuracy is None else "S(0.6)"
+        parts += "" if self.stride else f"S({MAX_ACCURACY})" if self.papers else "S"
         parts += "A" if self.asynchronous else ""
         name = f"RaLMSpec+{parts}" if parts else "RaLMSpec"
         return f"{name} s={self.stride}" if self.stride not in (0, PAPER_STRIDE) else name
@@ -53,11 +52,9 @@ class RalmMethod:
         """A fresh one."""
         if self.stride:
             return FixedStride(self.stride)
-        return OptimalStride(
-            asynchronous=self.asynchronous,
-            max_accuracy=self.max_accuracy,
-            prior_accuracy=self.prior_accuracy,
-        )
+        if self.papers:
+            return PaperStride(asynchronous=self.asynchronous)
+        return OptimalStride(asynchronous=self.asynchronous, prior_accuracy=self.prior_accuracy)
 
 
 SEQUENTIAL = RalmMethod(speculates=False)
@@ -114,7 +111,7 @@ TABLES = {
         {
             **{f"S={stride}": RalmMethod(stride=stride) for stride in (1, 2, 4, 8, 16)},
             "OS3": SUBSETS["S"],
-            "OS3, γ≤0.6": RalmMethod(stride=0, max_accuracy=PAPER_MAX_ACCURACY),
+            f"OS3, γ≤{MAX_ACCURACY}": RalmMethod(stride=0, papers=True),
         },
     ),
     "full": PaperTable("speedup", {FULL.name: FULL}),

@@ -49,7 +49,6 @@ from engines.ralm.stride_rates import (
     Chances,
     StrideCosts,
     batch_rates,
-    best_stride,
     hidden_rate,
     hidden_stride_s,
     sequential_rate,
@@ -163,8 +162,7 @@ class OptimalStride:
 
     Args:
         asynchronous: whether strides can be written while a batch is verified.
-        max_accuracy: γ_max, to use the paper's own objective; None for ours.
-        max_stride: limit of our stride.
+        max_stride: limit of the stride.
         prior_accuracy: expected accuracy of guesses, before any was verified.
     """
 
@@ -172,7 +170,6 @@ class OptimalStride:
         self,
         *,
         asynchronous: bool,
-        max_accuracy: float | None = None,
         max_stride: int = MAX_STRIDE,
         prior_accuracy: float = PRIOR_ACCURACY,
     ) -> None:
@@ -182,7 +179,6 @@ class OptimalStride:
         self._begins = True
         self._max_stride = max_stride
         self._asynchronous = asynchronous
-        self._max_accuracy = max_accuracy
         self._strides: deque[float] = deque(maxlen=STRIDE_WINDOW)
         self._readings: deque[float] = deque(maxlen=WINDOW)
         self._hidden: deque[float] = deque(maxlen=STRIDE_WINDOW)  # seconds during a search
@@ -198,8 +194,8 @@ class OptimalStride:
 
     @property
     def accuracy(self) -> float:
-        """γ, at most γ_max."""
-        return min(self._right.estimate, self._max_accuracy or 1.0)
+        """γ."""
+        return self._right.estimate
 
     @property
     def choice(self) -> Choice:
@@ -226,7 +222,7 @@ class OptimalStride:
         (self._readings if new else self._strides).append(seconds)
         self._timed = self._timed or not new
         waits = not self._choice.stride or not self._right.count
-        if self._single and waits and self._max_accuracy is None:
+        if self._single and waits:
             self._stale = True
 
     def verified(self, verification: Verification) -> None:
@@ -262,11 +258,6 @@ class OptimalStride:
         """The best choice by the current estimates."""
         base_s, query_s = self._verification_line()
         stride_s = _typical(self._strides or self._readings)
-        if self._max_accuracy is not None:
-            stride = best_stride(
-                self.accuracy, stride_s, base_s, query_s, asynchronous=self._asynchronous
-            )
-            return Choice(stride, self._asynchronous)
         costs = StrideCosts(stride_s, base_s, query_s, median(self._readings or [stride_s]))
         unsure = 1 - self._right_of_new.estimate
         reads_ahead = unsure * costs.reading_s * RISK < costs.verification_s(1)

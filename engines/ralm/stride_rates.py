@@ -1,7 +1,7 @@
 """Expected throughput of a speculation stride: confirmed strides per second, and upper bounds.
 
-Holds the paper's objectives (`rate`) and ours (`batch_rates`, `hidden_rate`); `scheduler` explains
-how they differ, and estimates the times and probabilities that the formulas take.
+`scheduler` explains how they differ from the paper's, and estimates the times and probabilities
+that the formulas take.
 """
 
 from __future__ import annotations
@@ -19,31 +19,6 @@ PRIOR_OVERLAP = 0.5
 """Assumed share of the shorter of writing and searching that is not hidden, until measured."""
 
 Floats = NDArray[np.float64]
-
-
-def best_stride(
-    accuracy: float, stride_s: float, base_s: float, query_s: float, *, asynchronous: bool
-) -> int:
-    """The stride with the largest `rate`; of equals the shortest."""
-    return max(
-        range(1, MAX_STRIDE + 1),
-        key=lambda stride: rate(
-            stride, accuracy, stride_s, base_s + query_s * stride, asynchronous=asynchronous
-        ),
-    )
-
-
-def rate(
-    stride: int, accuracy: float, stride_s: float, verify_s: float, *, asynchronous: bool
-) -> float:
-    """Expected verified strides per second: the paper's objectives (see `scheduler`)."""
-    verified = sum(accuracy**power for power in range(stride))
-    synchronous_s = stride * stride_s + verify_s
-    if not asynchronous:
-        return verified / max(synchronous_s, 1e-9)
-    all_right = accuracy**stride
-    hidden_s = (stride - 1) * stride_s + max(stride_s, verify_s)
-    return verified / max(all_right * hidden_s + (1 - all_right) * synchronous_s, 1e-9)
 
 
 @dataclass(frozen=True, slots=True)

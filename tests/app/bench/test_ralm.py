@@ -166,7 +166,7 @@ def test_the_papers_tables_are_complete() -> None:
     assert FULL in TABLES["1"].columns.values()
     assert SEQUENTIAL.name == "RaLMSeq"
     assert RalmMethod(prefetch=20, stride=8).name == "RaLMSpec+P(20) s=8"
-    assert RalmMethod(stride=0, max_accuracy=0.6).name == "RaLMSpec+S(0.6)"
+    assert RalmMethod(stride=0, papers=True).name == "RaLMSpec+S(0.6)"
 
 
 def test_the_papers_tables_are_laid_out_as_there() -> None:

@@ -16,12 +16,9 @@ from engines.ralm.stride_rates import (
     Chances,
     StrideCosts,
     batch_rates,
-    best_stride,
     hidden_rate,
     hidden_stride_s,
-    rate,
     sequential_rate,
-    speedup_bound,
 )
 
 SECONDS = st.floats(1e-4, 10)
@@ -39,38 +36,6 @@ def verified(queries: int, matched: int, seconds: float, *, new: bool = False) -
 def searched_first(scheduler: OptimalStride, seconds: float) -> None:
     """Report a stride that was searched first, without a guess."""
     scheduler.verified(Verification(1, 0, seconds))
-
-
-@given(st.floats(0, 0.99), SECONDS, SECONDS, st.booleans())
-def test_the_best_stride_is_the_largest_rate(
-    accuracy: float, stride_s: float, verify_s: float, asynchronous: bool
-) -> None:
-    stride = best_stride(accuracy, stride_s, verify_s, 0.0, asynchronous=asynchronous)
-    rates = [
-        rate(one, accuracy, stride_s, verify_s, asynchronous=asynchronous)
-        for one in range(1, MAX_STRIDE + 1)
-    ]
-    assert rates[stride - 1] == max(rates)
-
-
-@given(st.integers(1, MAX_STRIDE), st.floats(0, 1), SECONDS, SECONDS, st.booleans())
-def test_no_rate_exceeds_the_bound(
-    stride: int, accuracy: float, stride_s: float, verify_s: float, asynchronous: bool
-) -> None:
-    sequential = 1 / (stride_s + verify_s)
-    gained = rate(stride, accuracy, stride_s, verify_s, asynchronous=asynchronous) / sequential
-    bound = speedup_bound(stride, verify_s / stride_s, asynchronous=asynchronous)
-    assert gained <= bound * (1 + 1e-6)
-
-
-def test_the_papers_strides() -> None:
-    # At r = 17 and γ = 0.95 about 21; with the paper's γ_max of 0.6 about 5.
-    assert 18 <= best_stride(0.95, 1.0, 17.0, 0.0, asynchronous=False) <= 24
-    assert 4 <= best_stride(0.6, 1.0, 17.0, 0.0, asynchronous=False) <= 7
-    # If searches take no time, each stride is verified by itself.
-    assert best_stride(0.6, 1.0, 0.01, 0.0, asynchronous=False) == 1
-    assert speedup_bound(3, 17, asynchronous=False) == pytest.approx(2.7)
-    assert speedup_bound(3, 0.5, asynchronous=True) == pytest.approx(1.5)
 
 
 @given(
@@ -147,28 +112,6 @@ def test_estimates_carry_over_between_answers() -> None:
     unused = OptimalStride(asynchronous=False)
     unused.begin()
     assert unused.choice.stride == 1
-
-
-@given(st.floats(0, 1), SECONDS, SECONDS)
-def test_wrong_guesses_cost_at_least_what_the_paper_says(
-    accuracy: float, stride_s: float, verify_s: float
-) -> None:
-    costs = StrideCosts(stride_s, verify_s, 0.0, stride_s)
-    rates = batch_rates(steady(accuracy), costs).tolist()
-    paper = [
-        rate(stride, accuracy, stride_s, verify_s, asynchronous=False)
-        for stride in range(1, MAX_STRIDE + 1)
-    ]
-    assert all(ours <= theirs * (1 + 1e-6) for ours, theirs in zip(rates, paper, strict=True))
-    # Correct guesses cost as in the paper, and searching first is RaLMSeq.
-    right = batch_rates(steady(1.0), costs)
-    assert right.tolist() == pytest.approx(
-        [
-            rate(stride, 1.0, stride_s, verify_s, asynchronous=False)
-            for stride in range(1, MAX_STRIDE + 1)
-        ]
-    )
-    assert sequential_rate(costs) == pytest.approx(1 / (stride_s + verify_s))
 
 
 @given(SECONDS, SECONDS)
@@ -282,15 +225,6 @@ def test_verification_at_a_cost_per_query_is_not_postponed() -> None:
         constant.verified(verified(constant.choice.stride, constant.choice.stride, 5.0))
     assert constant.choice.stride > 8
     assert scheduler.choice.stride < constant.choice.stride
-
-
-def test_the_papers_bound_on_the_accuracy() -> None:
-    scheduler = OptimalStride(asynchronous=False, max_accuracy=0.6)
-    for _ in range(20):
-        scheduler.wrote(1.0, new=False)
-        scheduler.verified(verified(scheduler.choice.stride, scheduler.choice.stride, 17.0))
-    assert scheduler.accuracy == 0.6
-    assert scheduler.choice.stride <= 7
 
 
 @pytest.mark.parametrize(("lookup_s", "guesses"), [(0.01, True), (0.5, False)])
