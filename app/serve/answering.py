@@ -12,6 +12,7 @@ import math
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from threading import Event as Flag
 from time import monotonic
 
@@ -58,8 +59,11 @@ class Answering:
         for stop in self._stops:
             stop.set()
 
-    async def events(self, request: ProgramRequest) -> AsyncGenerator[Event]:
-        """The events of an answer. Closing the generator stops it.
+    async def events(
+        self, request: ProgramRequest, prepare: Callable[[Event], Event] = lambda event: event
+    ) -> AsyncGenerator[Event]:
+        """The events of an answer, each as `prepare` makes it on the model's thread. Closing the
+        generator stops it.
 
         Raises:
             RequestError: too many requests wait.
@@ -73,11 +77,15 @@ class Answering:
         events: asyncio.Queue[Event | None] = asyncio.Queue()
         began = monotonic()
 
+        def post(call: Callable[..., object], *arguments: object) -> None:
+            with suppress(RuntimeError):  # the loop is closed: the server was stopped
+                loop.call_soon_threadsafe(call, *arguments)
+
         def emit(event: Event) -> None:
-            loop.call_soon_threadsafe(events.put_nowait, event)
+            post(events.put_nowait, prepare(event))
 
         def done(_: Future[None]) -> None:
-            loop.call_soon_threadsafe(self._done, events, began)
+            post(self._done, events, began)
 
         self.active += 1
         self._stops.add(stop)

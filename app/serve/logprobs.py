@@ -5,16 +5,19 @@ They are those before temperature and the other sampling settings, as in OpenAI'
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from app.conversation.events import Event, Wrote
 from engines.sampler import best
 from engines.step import Step
 from engines.target import Floats, Vocabulary
 
+_NO_LOGITS = np.empty((0, 0), np.float32)
 LEAST = -9999.0
 """OpenAI's figure for a token without any probability; JSON has no infinity."""
 
@@ -25,7 +28,7 @@ class TokenLogprob:
 
     Attributes:
         raw: its bytes.
-        offset: index of its first character in the answer, about.
+        offset: index of its first byte in the answer.
         top: the most probable tokens at its place.
     """
 
@@ -54,21 +57,29 @@ class TokenLogprobs:
         """`top` is the number of alternatives."""
         self._vocabulary = vocabulary
         self._top = top
-        self._waiting: list[tuple[int, TokenLogprob]] = []
-        self._written = self._shown = 0  # bytes
+        self._made: deque[TokenLogprob] = deque()
+        self._waiting: deque[TokenLogprob] = deque()
+        self._made_bytes = self._shown_bytes = 0
+
+    def prepare(self, event: Event) -> Event:
+        """`event` without its logits, of which a client that reads slowly would let gigabytes
+        wait. On the model's thread."""
+        if not isinstance(event, Wrote):
+            return event
+        for token, row in zip(event.step.tokens, event.step.kept_logits, strict=True):
+            self._made.append(self._token(token, row))
+        return replace(event, step=replace(event.step, kept=(), kept_logits=_NO_LOGITS))
 
     def take(self, step: Step, shown: str) -> Iterator[TokenLogprob]:
-        """Add `step`, with which the text `shown` was released; yields the tokens of that text.
+        """Add a prepared `step`, with which the text `shown` was released; yields the tokens of
+        that text.
 
         Tokens of a stop sequence, and control tokens at the end, are never part of it.
         """
-        for token, row in zip(step.tokens, step.kept_logits, strict=True):
-            one = self._token(token, row)
-            self._waiting.append((self._written, one))
-            self._written += len(one.raw)
-        self._shown += len(shown.encode("utf-8", "replace"))
-        while self._waiting and self._waiting[0][0] < self._shown:
-            yield self._waiting.pop(0)[1]
+        self._waiting.extend(self._made.popleft() for _ in step.tokens)
+        self._shown_bytes += len(shown.encode("utf-8", "replace"))
+        while self._waiting and self._waiting[0].offset < self._shown_bytes:
+            yield self._waiting.popleft()
 
     def _token(self, token: int, row: Floats) -> TokenLogprob:
         row = row.astype(np.float64)
@@ -77,7 +88,9 @@ class TokenLogprobs:
         piece = self._vocabulary.piece
         top = best(row.astype(np.float32), self._top) if self._top else ()
         others = tuple(TokenLogprob(piece(int(one)), _finite(logprobs[one])) for one in top)
-        return TokenLogprob(piece(token), _finite(logprobs[token]), self._written, others)
+        made = TokenLogprob(piece(token), _finite(logprobs[token]), self._made_bytes, others)
+        self._made_bytes += len(made.raw)
+        return made
 
 
 def _finite(logprob: float) -> float:

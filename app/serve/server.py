@@ -151,7 +151,8 @@ class Endpoint:
             parts,
             include_usage=options is not None and options.include_usage,
         )
-        events = self._answering.events(asked)
+        ready = (parts.logprobs.prepare,) if parts.logprobs is not None else ()
+        events = self._answering.events(asked, *ready)
         if not body.stream:
             return await _unless_gone(request, self._whole(events, form))
         first = await _unless_gone(request, anext(events))
