@@ -33,6 +33,8 @@ KEYS = (
 )
 CLOSES = "{imports.close} Close"
 NOTHING = "No imports. Press {imports.import} to import your files."
+TITLE = "Imported files"
+PROGRAMS = TITLE + ", and {} to programs (specchat forget --programs)"
 READING = "loading…"
 STOPPED_HALF_WAY = "incomplete"
 BUSY = "An import is running. Try again when it is done."
@@ -65,7 +67,7 @@ class ImportsScreen(ListDialog[str | None]):
         listed = OptionList(markup=False)
         listed.can_focus = False
         frame = Vertical(Static(READING, markup=False), listed)
-        frame.border_title = "Imported files"
+        frame.border_title = TITLE
         yield frame
 
     def on_mount(self) -> None:
@@ -89,11 +91,14 @@ class ImportsScreen(ListDialog[str | None]):
     async def _read_imports(self) -> None:
         try:
             self._imports = await asyncio.to_thread(self._deletion_task.imports)
+            answers = await asyncio.to_thread(self._deletion_task.program_answers)
         except SpecchatError as error:
             self.show_error(error)
             return
         if not self.display:
             return
+        if answers:
+            self.query_one(Vertical).border_title = PROGRAMS.format(amount(answers, "answer"))
         keys, static = keymap_of(self), self.query_one(Static)
         static.update(keys.fill(NOTHING))
         static.display = not self._imports

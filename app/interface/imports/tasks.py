@@ -137,6 +137,15 @@ class DeletionTask(BackgroundTask):
         tokenizer = engine.vocabulary.fingerprint if engine else ""
         return list_imports(self._locations, token_counts(self._locations, tokenizer))
 
+    def program_answers(self) -> int:
+        """Number of answers to programs that are kept. Call it in a thread.
+
+        Raises:
+            StoreError: the history cannot be opened.
+        """
+        with closing(History.open(self._locations.history)) as history:
+            return history.program_answers().answers
+
     def rename(self, path: str, name: str) -> None:
         """Name an import. Call it in a thread.
 

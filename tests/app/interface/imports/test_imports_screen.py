@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 import pytest
+from textual.containers import Vertical
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
 
@@ -14,6 +15,8 @@ from app.indexing.corpus_index import forget_removed_texts, open_index
 from app.interface.dialogs.basic import Confirm, InputDialog
 from app.interface.imports.import_screen import ImportScreen
 from app.interface.imports.imports_screen import AT_ONCE, BUSY, ImportsScreen
+from datastores.chats.history import History
+from datastores.chats.records import ASSISTANT, PROGRAMS
 from datastores.errors import StoreError
 from datastores.library.documents import NOTES, Document, FinishFile, Part, StoreDocument
 from datastores.library.library import Library
@@ -48,6 +51,18 @@ async def _list(pilot: Pilot[None], made: Stage, count: int) -> None:
     await pilot.press("f9", "f9")
     await until(pilot, lambda: isinstance(made.app.screen, ImportsScreen))
     await until(pilot, lambda: made.app.screen.query_one(OptionList).option_count == count)
+
+
+async def test_answers_to_programs_are_counted(stage: Make) -> None:
+    made = stage()
+    _import(made, "/a", "x" * 400)
+    with closing(History.open(made.locations.history)) as history:
+        chat = history.create_chat(origin=PROGRAMS).id
+        history.add_message(chat, None, ASSISTANT, "an answer")
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await _list(pilot, made, 1)
+        title = made.app.screen.query_one(Vertical).border_title
+        assert title == "Imported files, and 1 answer to programs (specchat forget --programs)"
 
 
 async def test_imports_are_listed_with_what_is_in_them(stage: Make) -> None:
