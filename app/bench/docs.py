@@ -22,6 +22,7 @@ from app.cli.stores import index_by_meaning, update_index
 from app.config import Options
 from app.conversation.assistant import Assistant
 from app.conversation.events import Cited, Event, Retrieved, Wrote
+from app.conversation.follow_up import completed
 from app.conversation.imported_texts import ImportedTexts
 from app.importing.session import import_into
 from app.indexing.passage_index import FoundPassage
@@ -103,7 +104,7 @@ def rankings(locations: Locations, questions: Sequence[GradedQuestion]) -> Itera
         imports.ranked(questions[0].text, DEPTHS[-1])  # loads the models of the ranking
         for question in questions:
             started = perf_counter()
-            found = imports.ranked(question.text, DEPTHS[-1])
+            found = imports.ranked(completed(question.before, question.text), DEPTHS[-1])
             seconds = perf_counter() - started
             ranks = tuple(_rank(found, document) for document in question.documents)
             yield Ranking(question, found, ranks, seconds)

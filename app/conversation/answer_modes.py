@@ -71,7 +71,7 @@ class AnswerModes:
         if self.imports.empty and not unindexed:
             return None
         found = self.imports.find(
-            completed(request.messages, request.asked),
+            completed(request.asked_before, request.asked),
             engine.passage_form,
             engine.vocabulary,
             engine.target.context_length,

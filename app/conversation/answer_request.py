@@ -27,7 +27,7 @@ from app.conversation.imported_texts import INSTRUCTION, with_notes
 from app.conversation.statistics import ORIGINS_KEY, REMARK_KEY, STATES_KEY, Provenance, Statistics
 from app.engine.engine import PassageForm
 from app.indexing.passage_index import FoundPassage
-from datastores.chats.records import SYSTEM, Chat
+from datastores.chats.records import SYSTEM, USER, Chat
 from engines.chat_template.prompt_builder import Message
 from engines.chat_template.reasoning import split_reasoning
 from engines.sampler import Sampling
@@ -77,6 +77,11 @@ class AnswerRequest:
     def left_out(self) -> Boundary:
         """The part of the chat left out of the prompt, as far as it is known."""
         return self.prompted or self.window
+
+    @property
+    def asked_before(self) -> list[str]:
+        """The messages of the person before the question."""
+        return [message.content for message in self.messages[:-1] if message.role == USER]
 
     @property
     def documents(self) -> frozenset[bytes]:

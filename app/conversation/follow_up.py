@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from datastores.chats.records import USER
-from engines.chat_template.prompt_builder import Message
 from engines.retrieval.question_words import informative_words, words_of
 
 MAX_INFORMATIVE = 3
@@ -31,12 +29,12 @@ REFERENCES = frozenset(_REFERENCES.split())
 """Words that stand for something said before."""
 
 
-def completed(messages: Sequence[Message], asked: str) -> str:
-    """What to search for `asked`, the last of `messages`: a follow-up with what it follows."""
-    earlier = [message.content for message in messages[:-1] if message.role == USER]
-    parts = [asked]
-    while earlier and len(parts) <= MAX_BACK and is_follow_up(parts[0]):
-        parts.insert(0, earlier.pop())
+def completed(earlier: Sequence[str], asked: str) -> str:
+    """What to search for the question `asked` after `earlier` ones of its chat: a follow-up with
+    what it follows."""
+    parts, before = [asked], list(earlier)
+    while before and len(parts) <= MAX_BACK and is_follow_up(parts[0]):
+        parts.insert(0, before.pop())
     return "\n".join(parts)
 
 
