@@ -51,8 +51,10 @@ if TYPE_CHECKING:
     from datastores.dense.worker import DenseWorker
     from engines.drafters.draft_model import DraftModel
 
-REST, DRAFT_MODEL, MTP = "rest", "draft-model", "mtp"
-LOADED_WITH_MODEL = (DRAFT_MODEL, MTP)
+REST, DRAFT_MODEL, MTP, HEAD = "rest", "draft-model", "mtp", "head"
+LOADED_WITH_MODEL = (DRAFT_MODEL, MTP, HEAD)
+HINTS = {DRAFT_MODEL: ", or give a --draft-model", HEAD: ", or let one learn from chats first"}
+"""Ways to have a drafter, besides leaving it out."""
 KNOWN = (*DRAFTERS, REST)
 """Names that `bench decode --drafters` accepts."""
 FROM_HISTORY = frozenset({"crest", "dense", REST})
@@ -89,16 +91,12 @@ class Bench:
         Nothing is recorded, or the next row would draft from this one's answers.
 
         Raises:
-            InputError: there is no draft model with the target's tokenizer, or no history for
-                `rest`, although it was named.
+            InputError: a drafter was named that this model does not have, or there is no history
+                for `rest`.
             ModelError: the draft model cannot be loaded.
         """
-        if DRAFT_MODEL in names and self.draft_model is None and tuple(names) != DRAFTERS:
-            raise InputError(
-                f"{self.engine.name} has no draft model: leave out {DRAFT_MODEL}, or give a"
-                " --draft-model"
-            )
         drafters = [drafter for name in names for drafter in self._made(name, stores, shape)]
+        require_all(names, drafters, self.engine)
         if shape is None:
             length = self._draft_tokens if fixed is None else fixed
             return replace(with_drafters(self.engine, (), length), drafters=drafters)
@@ -122,6 +120,18 @@ class Bench:
                 raise InputError(f"{REST} drafts only from a history: give one with --history")
             return [RestDrafter(stores.rest, shape.length if shape else MAX_CONTINUATION)]
         return make_drafters([name], stores.resources)
+
+
+def require_all(names: Sequence[str], drafters: Sequence[Drafter], engine: Engine) -> None:
+    """Check that every one of `names` is among `drafters`, unless they are all there are.
+
+    Raises:
+        InputError: one is not; its figures would be those of a set without it.
+    """
+    missing = set(names) - {drafter.name for drafter in drafters}
+    if missing and tuple(names) != DRAFTERS:
+        name = min(missing)
+        raise InputError(f"{engine.name} has no {name}: leave it out{HINTS.get(name, '')}")
 
 
 def widest(draft_tokens: int | None, shapes: Sequence[DraftShape] = ()) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, product
 from pathlib import Path
 
-from app.bench.environment import BenchStores, Sets, uses_history
+from app.bench.environment import BenchStores, Sets, require_all, uses_history
 from app.bench.knn import METHODS, NEIGHBOURS, KnnRow
 from app.bench.ralm import RalmRow
 from app.bench.ralm_corpus import read_texts
@@ -74,4 +74,6 @@ class Loaded:
     def _drafting(self, engine: Engine, names: Sequence[str]) -> Engine:
         """`engine` with fresh drafters, recording nothing."""
         length = self.draft_tokens if names else 0
-        return replace(with_drafters(engine, names, length, self.stores.resources), observers=[])
+        drafting = with_drafters(engine, names, length, self.stores.resources)
+        require_all(names, drafting.drafters, engine)
+        return replace(drafting, observers=[])

@@ -35,6 +35,7 @@ from app.bench.environment import (
     Sets,
     bench_stores,
     loaded_with_model,
+    require_all,
     uses_history,
     widest,
 )
@@ -315,6 +316,7 @@ def _grown(
     """The figures of one set of drafters, up to the end or Ctrl-C."""
     with bench_stores(engine, names) as stores:
         full = DecodeRow(name, with_drafters(engine, names, draft_tokens, stores.resources))
+        require_all(names, full.engine.drafters, engine)
         empty = DecodeRow(name, with_drafters(engine, (), draft_tokens))
         plain = DecodeRow(PLAIN, with_drafters(engine, (), 0))
         grown = Growth(names, stores, full, empty, plain)

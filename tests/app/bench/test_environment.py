@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import pytest
 
 from app.bench.baselines import DraftShape
@@ -21,19 +22,22 @@ from app.bench.environment import (
     BenchStores,
     PriorChats,
     bench_stores,
+    loaded_with_model,
     make_texts,
     recorded,
     uses_history,
     widest,
 )
 from app.bench.workloads import RecordedChat, Workload
+from app.config import DRAFTERS
 from app.engine.engine import Engine
 from app.engine.loading import with_drafters
 from datastores.dense.index import DenseIndex
 from datastores.errors import InputError, StoreError
 from engines.chat_template.prompt_builder import Message
+from engines.drafters.head import NETWORK, RECENT, Head
 from engines.sampler import Sampling
-from tests.app.scripted import STOP, scripted_engine
+from tests.app.scripted import STOP, drafted, scripted_engine
 from tests.engines.tiny import TinyVocabulary, write_llama
 
 QUESTIONS = ("one", "two", "three", "four", "five", "six")
@@ -126,6 +130,30 @@ def test_a_draft_model_must_share_the_tokenizer(engine: Engine, tmp_path: Path) 
         pytest.raises(InputError, match="cannot draft for this model"),
     ):
         Bench(engine, None, path).equipped(["draft-model"], stores)
+
+
+@pytest.mark.parametrize("name", ["draft-model", "head", "mtp"])
+def test_a_drafter_that_the_model_does_not_have_is_refused_where_it_is_named(
+    engine: Engine, name: str
+) -> None:
+    with bench_stores(engine, ()) as stores:
+        bench = Bench(engine, None, None)
+        with pytest.raises(InputError, match=f"has no {name}: leave it out"):
+            bench.equipped(["prompt", name], stores)
+        drafters = bench.equipped(DRAFTERS, stores).drafters
+    assert [drafter.name for drafter in drafters] == ["prompt", "recycle"]
+
+
+def test_the_draft_head_is_loaded_with_the_model_and_drafts(engine: Engine) -> None:
+    assert loaded_with_model([["prompt", "head"]]) == ("head",)
+    width, size = engine.target.width, engine.target.vocabulary_size
+    shapes = [(1, width), (1, RECENT - 1), (2, 2), (2, 2), (1, 2), (1, 1)]
+    network = dict(zip(NETWORK, (np.ones(shape, np.float32) for shape in shapes), strict=True))
+    rows = np.arange(size, dtype=np.float32)[:, None]
+    embeddings = np.ones((size + 1, 1), np.float32)
+    engine.resources.head = Head("scripted", size, np.arange(size), network, rows, embeddings)
+    with bench_stores(engine, ["head"]) as stores:
+        assert drafted(Bench(engine, None, None).equipped(["head"], stores)) > 0
 
 
 def test_rest_without_a_history_is_refused(engine: Engine) -> None:
