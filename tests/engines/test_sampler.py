@@ -114,6 +114,26 @@ def test_noise_is_standard_gumbel_and_independent_of_the_set() -> None:
     assert abs(np.corrcoef(values, noise(11, 6, tokens))[0, 1]) < 0.01
 
 
+@pytest.mark.parametrize("temperature", [0.7, 1.0])
+def test_two_models_that_share_the_noise_draw_the_same_token_as_often_as_said(
+    temperature: float,
+) -> None:
+    generator = np.random.default_rng(7)
+    target = generator.normal(0, 1.5, 12).astype(np.float32)
+    drafting = target + generator.normal(0, 1, 12).astype(np.float32)
+    draw = make_sampler(Sampling(temperature, top_k=0, top_p=1.0, min_p=0.0, seed=9))
+    draws = 6000
+    same = sum(draw(target, at, ()) == draw(drafting, at, ()) for at in range(draws)) / draws
+    p, q = (np.exp(row.astype(np.float64) / temperature) for row in (target, drafting))
+    p, q = p / p.sum(), q / q.sum()
+    expected = sum(
+        1.0 / np.maximum(p / one, q / other).sum() for one, other in zip(p, q, strict=True)
+    )
+    overlap = np.minimum(p, q).sum()
+    assert same == pytest.approx(expected, abs=0.02)
+    assert overlap / (2.0 - overlap) + 0.02 < expected < overlap - 0.02
+
+
 def test_greedy_takes_the_largest_and_reports_the_gap() -> None:
     logits = np.array([1.0, 4.0, 3.5, -2.0], np.float32)
     assert make_sampler(Sampling(0.0))(logits, 0, ()) == 1
