@@ -56,12 +56,14 @@ class SimulationCounts:
         tokens: tokens emitted by them.
         drafted: rows verified, roots excluded.
         rates: acceptance rate of each answer: accepted ÷ drafted tokens along the longest chains.
+        missed: places in an answer of the tokens that no draft had, from `simulate_steps` only.
     """
 
     steps: int = 0
     tokens: int = 0
     drafted: int = 0
     rates: list[float] = field(default_factory=list)
+    missed: set[int] = field(default_factory=set)
 
     @property
     def tokens_per_step(self) -> float:
@@ -124,7 +126,7 @@ def simulate_steps(drafter: Drafter, recorded: Recorded, budget: int) -> Simulat
     Unlike `simulate`, this consults the drafter only where a step begins: for drafters whose
     proposals are expensive.
     """
-    answer, counts = recorded.answer, SimulationCounts()
+    answer, counts = recorded.answer, SimulationCounts(missed={0})
     context = Context([*recorded.prompt, *answer[:1]], recorded.state(0), 0.0)
     successors = SuccessorTable(recorded.prompt)
     drafter.begin(context)
@@ -140,6 +142,7 @@ def simulate_steps(drafter: Drafter, recorded: Recorded, budget: int) -> Simulat
         for token in emitted:
             context.tokens.append(token)
             drafter.observe(_step(context, successors))
+        counts.missed.add(position + hits)
         position += len(emitted)
         context.hidden = recorded.state(position - 1)
     return counts

@@ -24,6 +24,11 @@ MAX_ROWS = 4096
 _NOTHING: Floats = np.empty((0, 0), np.float32)
 
 
+def is_kept(position: int, drafted: bool) -> bool:
+    """Whether the logits of the token at `position` are kept, which a draft had or not."""
+    return not drafted or position % SAMPLE_EVERY == 0
+
+
 class ReplayRecorder:
     """Collects the answer that is being generated."""
 
@@ -42,7 +47,7 @@ class ReplayRecorder:
         kept = [
             index
             for index, drafted in enumerate(origins)
-            if not drafted or (position + index) % SAMPLE_EVERY == 0
+            if is_kept(position + index, bool(drafted))
         ]
         memory = self._writer.memory(self._recording, len(kept))
         return ((), _NOTHING) if memory is None else (kept, memory)

@@ -4,14 +4,16 @@ A stream of chats, topic after topic, is answered once, every answer with a seed
 row then has its own draft model or head, which meets the same answers in the same order: it is
 measured on an answer before the answer goes into its replay buffer, and after every few answers a
 round of distillation runs as in the product, with held-out questions, gate and versions
-(`engines.distillation.round`). New and repeated questions are counted separately. After the stream,
-repeated questions are asked again.
+(`engines.distillation.round`). The buffer holds what the product records: the target's
+probabilities where the row's own tree missed the token, and at a sample of the other positions. The
+tree is simulated without chats and texts to draft from. New and repeated questions are counted
+separately. After the stream, repeated questions are asked again.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
@@ -20,18 +22,19 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from time import process_time
 
-from app.bench.acceptance import Figures, StreamedAnswer, measure, tempered
+from app.bench.acceptance import Figures, StreamedAnswer, measure
 from app.bench.decode import answer_chat
 from app.bench.trained import Trained
 from app.bench.workloads import Workload
 from app.engine.engine import Engine
-from datastores.replay_buffer.record import question_key
+from datastores.replay_buffer.record import ReplayRecord, question_key, thinned
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.distillation.forced import force
 from engines.distillation.holdout import split
 from engines.distillation.round import RoundResult, run_round
 from engines.distillation.trainer import TrainingSettings
 from engines.distillation.versions import Versions
+from engines.replay_recorder import is_kept
 from engines.sampler import Sampling
 
 WINDOW = 50
@@ -58,9 +61,19 @@ def answers(
                 with engine.busy:
                     forced = force(engine.target, answer.prompt, answer.tokens)
                 record = forced.record(number, question, chat.questions[0])
-                logs = tempered(forced, sampling.temperature)
-                yield StreamedAnswer(topic, key in asked, drawn.seed, record, logs)
+                yield StreamedAnswer(topic, key in asked, drawn.seed, record)
             asked.add(key)
+
+
+def as_recorded(record: ReplayRecord, missed: Collection[int]) -> ReplayRecord:
+    """`record` with the probabilities that the product keeps (`engines.replay_recorder`).
+
+    Args:
+        missed: places in the answer of the tokens that no draft had.
+    """
+    start = record.prompt_length
+    kept = [is_kept(place, place - start not in missed) for place in record.positions.tolist()]
+    return thinned(record, kept)
 
 
 def asked_again(topics: Mapping[str, Sequence[Workload]]) -> dict[str, list[Workload]]:
@@ -93,7 +106,6 @@ class DistillRow:
     """
 
     name: str
-    temperature: float
     curve: list[float] = field(default_factory=list)
     figures: dict[str, Figures] = field(default_factory=lambda: {name: Figures() for name in SETS})
     topics: dict[str, dict[int, float]] = field(default_factory=dict)
@@ -105,7 +117,7 @@ class DistillRow:
 
     def meet(self, answer: StreamedAnswer, figures: Figures, *, late: bool) -> None:
         """Count an answer of the stream."""
-        level = figures.alpha(self.temperature)
+        level = figures.alpha()
         self.curve.append(level)
         self.met[answer.topic] += 1
         if not answer.repeated:
@@ -188,7 +200,7 @@ class DistillBench:
 
     def static(self, name: str = "static", trained: Trained | None = None) -> DistillRow:
         """The draft model, or what `trained` drafts with, without training."""
-        row = self._row(name)
+        row = DistillRow(name)
         self._pass_all(row, trained or self._draft_model, None)
         return row
 
@@ -198,7 +210,7 @@ class DistillBench:
         Args:
             by_topic: train one draft model per topic, as in the paper's figures by language.
         """
-        row = self._row(f"online, {settings.loss}{', one per topic' if by_topic else ''}")
+        row = DistillRow(f"online, {settings.loss}{', one per topic' if by_topic else ''}")
         for stream in self._topics() if by_topic else [self.material.stream]:
             yield from self._online(row, self._draft_model, stream, settings)
 
@@ -209,7 +221,7 @@ class DistillBench:
 
         All of `heads` draft with the versions of the first.
         """
-        rows = {name: self._row(name) for name in heads}
+        rows = {name: DistillRow(name) for name in heads}
         first, *others = heads
         for _ in self._online(
             rows[first],
@@ -230,29 +242,27 @@ class DistillBench:
     ) -> Iterator[DistillRow]:
         """Train online; `others` share the versions."""
         topics = {answer.topic for answer in stream}
-        every = [(row, trained), *others]
         with self._workspace(trained) as (buffer, versions):
             for part in self._parts(stream):
-                for measured, drafting in every:
+                records = self._pass(row, part, trained, self._current(versions))
+                for measured, drafting in others:
                     self._pass(measured, part, drafting, self._current(versions))
-                self._learn(row, part, buffer, trained, versions, settings)
+                self._learn(row, records, buffer, trained, versions, settings)
                 yield row
-            for measured, drafting in every:
+            for measured, drafting in [(row, trained), *others]:
                 self._measure_end(measured, drafting, self._current(versions), topics)
 
     def offline(
         self, share: float, others: Sequence[StreamedAnswer], settings: TrainingSettings
     ) -> DistillRow:
         """The draft model, trained on a share of other answers before it meets the stream."""
-        row = self._row(f"offline, {share:.0%}")
+        row = DistillRow(f"offline, {share:.0%}")
         trained, known = self._draft_model, others[: round(share * len(others))]
         with self._workspace(trained) as (buffer, versions):
-            self._learn(row, known, buffer, trained, versions, settings)
+            records = self._pass(DistillRow(""), known, trained, None)
+            self._learn(row, records, buffer, trained, versions, settings)
             self._pass_all(row, trained, self._current(versions))
         return row
-
-    def _row(self, name: str) -> DistillRow:
-        return DistillRow(name, self._sampling.temperature)
 
     @contextmanager
     def _workspace(self, trained: Trained) -> Iterator[tuple[ReplayBuffer, Versions]]:
@@ -290,29 +300,31 @@ class DistillBench:
         part: Sequence[StreamedAnswer],
         trained: Trained,
         version: Path | None,
-    ) -> None:
-        """Measure `part` of the stream with a version."""
+    ) -> list[ReplayRecord]:
+        """Measure `part` of the stream with a version; returns what the product would record."""
         readers, half = trained.readers(version), len(self.material.stream) // 2
-        trees = trained.steps(version, [answer.record for answer in part])
+        trees, records = trained.steps(version, [answer.record for answer in part]), []
         for answer, tree in zip(part, trees, strict=True):
             figures = measure(readers, answer, self._sampling)
             figures.tree = tree
             row.meet(answer, figures, late=len(row.curve) >= half)
+            records.append(as_recorded(answer.record, tree.missed))
+        return records
 
     def _learn(
         self,
         row: DistillRow,
-        part: Sequence[StreamedAnswer],
+        records: Sequence[ReplayRecord],
         buffer: ReplayBuffer,
         trained: Trained,
         versions: Versions,
         settings: TrainingSettings,
     ) -> None:
-        """Put `part` into the buffer and run a round."""
+        """Put `records` into the buffer and run a round."""
         started = process_time()
-        for answer in part:
-            buffer.add(f"chat:{answer.record.chat}", answer.record)
-            row.learned += len(answer.answer)
+        for record in records:
+            buffer.add(f"chat:{record.chat}", record)
+            row.learned += len(record.tokens) - record.prompt_length
         base = [answer.record for answer in self.material.base]
         for item in run_round(
             buffer, trained.trainee, versions.folder, base=base, settings=settings

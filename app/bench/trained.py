@@ -18,6 +18,7 @@ from engines.distillation.trainee import Trainee
 from engines.drafter_simulation import SimulationCounts
 from engines.drafters.draft_model import DraftModel
 from engines.drafters.head import HeadDrafter, read_head
+from engines.sampler import Sampling
 from engines.target import Target, Vocabulary
 
 LoadDraftModel = Callable[[Path], DraftModel]
@@ -45,8 +46,8 @@ class Trained(Protocol):
 class TrainedDraftModel:
     """The draft model in a file."""
 
-    def __init__(self, original: Path, load: LoadDraftModel) -> None:
-        self.trainee = DraftModelTrainee(original, load)
+    def __init__(self, original: Path, load: LoadDraftModel, sampling: Sampling) -> None:
+        self.trainee = DraftModelTrainee(original, load, sampling)
         self._original = original
         self._load = load
 
@@ -67,12 +68,13 @@ class TrainedHead:
         path: Path,
         target: Target,
         vocabulary: Vocabulary,
+        sampling: Sampling,
         draft_model: DraftModel | None = None,
     ) -> None:
         self._matrix = OutputMatrix(*model_parts(path))
         self._stops = vocabulary.stops
         self._draft_model = draft_model
-        self.trainee = HeadTrainee(self._matrix, target.fingerprint, vocabulary.stops)
+        self.trainee = HeadTrainee(self._matrix, target.fingerprint, self._stops, sampling)
 
     def readers(self, version: Path | None) -> Sequence[Reader]:
         return [HeadReader(version, self._matrix)] if version else []

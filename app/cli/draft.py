@@ -63,8 +63,9 @@ def draft() -> None:
 def list_(options: Options, as_json: bool, head: bool) -> None:
     """List the versions of the draft model and what each one gained.
 
-    A star marks the current one. The share of guesses that were right and the tokens per step are
-    measured on held-out questions, before and after learning.
+    A star marks the current one. The share of guesses that were right, at the sampling settings of
+    that time, and the tokens per step are measured on held-out questions, before and after
+    learning.
     """
     locations = locate(options.data_dir)
     target, versions, without = _learned(options, locations, head)

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
+from app.config import Options, load_config
 from app.engine.draft_model import open_draft_model, training_settings
 from app.engine.draft_model_versions import (
     HEAD_FOLDER,
@@ -25,6 +26,7 @@ from app.engine.draft_model_versions import (
     versions_of,
 )
 from app.engine.learned_state import costs_of
+from app.engine.loading import answer_defaults
 from app.indexing.vocabularies import open_vocabulary
 from app.locations import Locations
 from app.models.gguf_files import model_parts
@@ -41,6 +43,7 @@ from engines.distillation.round import RoundResult, TrainingStep, run_round
 from engines.distillation.versions import Versions
 from engines.drafters.draft_model import DraftModel
 from engines.drafters.head import MAX_DEPTH
+from engines.sampler import Sampling
 from engines.target import Vocabulary
 
 Round = Generator[TrainingStep | RoundResult]
@@ -116,10 +119,16 @@ def _pass_costs(locations: Locations, target: str) -> PassCosts | None:
     return PassCosts(plain, [costs.ratio(max(rows, 1)) for rows in range(MAX_DEPTH + 2)])
 
 
+def _sampling(locations: Locations, model: Path) -> Sampling:
+    """The sampling settings of the person, for the gate."""
+    return answer_defaults(Options(), load_config(locations.settings), model).sampling
+
+
 def _head_round(locations: Locations, target: str, model: Path, vocabulary: Vocabulary) -> Begin:
     """The draft head's round."""
     costs = _pass_costs(locations, target)
-    trainee = HeadTrainee(OutputMatrix(*model_parts(model)), target, vocabulary.stops, costs)
+    matrix, sampling = OutputMatrix(*model_parts(model)), _sampling(locations, model)
+    trainee = HeadTrainee(matrix, target, vocabulary.stops, sampling, costs)
     folder = head_versions(locations, target).folder
     return partial(run_round, trainee=trainee, folder=folder, settings=HEAD)
 
@@ -138,7 +147,7 @@ def _draft_model_round(
         emit({"done": done, "steps": len(questions)})
     return partial(
         run_round,
-        trainee=DraftModelTrainee(original, load),
+        trainee=DraftModelTrainee(original, load, _sampling(locations, model)),
         folder=folder,
         base=known_records(model, known, vocabulary.size),
         settings=training_settings(original),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -84,17 +85,23 @@ def question_key(text: str) -> str:
 
 def shortened(record: ReplayRecord, length: int) -> ReplayRecord:
     """`record` with only the first `length` tokens of its answer."""
-    end = record.prompt_length + length
-    rows = int(np.searchsorted(record.positions, end))
-    states = record.states
+    end, states = record.prompt_length + length, record.states
+    return replace(
+        thinned(record, record.positions < end),
+        tokens=record.tokens[:end],
+        states=AnswerStates(states.codes[:length], states.scales[:length]),
+    )
+
+
+def thinned(record: ReplayRecord, kept: Sequence[bool] | NDArray[np.bool_]) -> ReplayRecord:
+    """`record` with only those of its m distributions that are `kept`, [m]."""
+    chosen = np.asarray(kept, bool)
     return replace(
         record,
-        tokens=record.tokens[:end],
-        positions=record.positions[:rows],
-        top_tokens=record.top_tokens[:rows],
-        top_logprobs=record.top_logprobs[:rows],
-        rest_logprob=record.rest_logprob[:rows],
-        states=AnswerStates(states.codes[:length], states.scales[:length]),
+        positions=record.positions[chosen],
+        top_tokens=record.top_tokens[chosen],
+        top_logprobs=record.top_logprobs[chosen],
+        rest_logprob=record.rest_logprob[chosen],
     )
 
 

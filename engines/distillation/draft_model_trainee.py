@@ -33,6 +33,7 @@ from engines.distillation.versions import DRAFT_MODEL_FILE
 from engines.distillation.weights import read_llama_file, write_llama_file
 from engines.drafters.draft_model import DraftModel
 from engines.fingerprint import fingerprint
+from engines.sampler import Sampling
 
 SHARES = (0.85, 0.7)
 """Shares of the way from the original weights, tried after `STEPS`. On this line, gains rise faster
@@ -49,9 +50,10 @@ class DraftModelTrainee:
 
     weights_file = DRAFT_MODEL_FILE
 
-    def __init__(self, original: Path, load: LoadDraftModel) -> None:
+    def __init__(self, original: Path, load: LoadDraftModel, sampling: Sampling) -> None:
         self._original = original
         self._load = load
+        self.sampling = sampling
 
     @cached_property
     def origin(self) -> str:
@@ -62,10 +64,12 @@ class DraftModelTrainee:
 
     def measure(self, version: Path | None, split: TrainingSplit) -> Quality:
         path = version or self._original
-        return measure_draft_model(path, self._load(path), split.held_out, split.base_held_out)
+        draft_model, known = self._load(path), split.base_held_out
+        return measure_draft_model(path, draft_model, split.held_out, known, self.sampling)
 
     def original_base(self, split: TrainingSplit) -> Retention | None:
-        return measure_retention(read_llama_file(self._original).model(), split.base_held_out)
+        original = read_llama_file(self._original).model()
+        return measure_retention(original, split.base_held_out, self.sampling)
 
     def trainer(
         self, version: Path | None, split: TrainingSplit, settings: TrainingSettings

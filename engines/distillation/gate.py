@@ -1,10 +1,11 @@
 """The gate: whether a trained draft model or head may draft.
 
 The file that would be published is compared with the version that drafts now, on held-out
-questions: by α = Σ min(p, q), and by the tokens per step of the whole tree, simulated over the
-recorded answers. One must have risen, α to at least `MIN_ACCEPTANCE`, and the other must not have
-fallen by more than one standard error of the difference over the same answers. Where the costs of
-this machine are known, a head must also save time (`payoff`).
+questions: by α at the person's sampling settings (`acceptance`), and by the tokens per step of the
+whole tree, simulated over the recorded answers. One must have risen, α to at least
+`MIN_ACCEPTANCE`, and the other must not have fallen by more than one standard error of the
+difference over the same answers. Where the costs of this machine are known, a head must also save
+time (`payoff`).
 
 On known texts, a version may lose at most `MAX_LOSS` of the original draft model's α, and of the
 share of positions where both prefer the same token. Compared with the current version it may lose
@@ -29,13 +30,14 @@ from datastores.errors import ModelError
 from datastores.replay_buffer.record import ReplayRecord
 from engines.distillation.model import Llama
 from engines.distillation.payoff import Payoff
-from engines.distillation.trainer import evaluate
+from engines.distillation.reader import evaluate
 from engines.distillation.weights import read_llama_file
 from engines.drafter_simulation import CombinedDrafter, Recorded, SimulationCounts, simulate_steps
 from engines.drafters.draft_model import DraftModel, DraftModelDrafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
+from engines.sampler import Sampling
 
 MIN_QUESTIONS = 5
 MIN_POSITIONS = 200
@@ -59,7 +61,7 @@ class Retention:
     """Quality on known texts.
 
     Attributes:
-        acceptance: α at temperature 1.
+        acceptance: α.
         agreement: share of positions at which both prefer the same token.
     """
 
@@ -122,6 +124,7 @@ def measure_draft_model(
     draft_model: DraftModel,
     held_out: Sequence[ReplayRecord],
     base: Sequence[ReplayRecord],
+    sampling: Sampling,
 ) -> Quality:
     """Measure the draft model in the file `path`, loaded as `draft_model`.
 
@@ -129,7 +132,7 @@ def measure_draft_model(
         ModelError: the weights are damaged.
     """
     model, simulated = read_llama_file(path).model(), held_out[-MAX_SIMULATED:]
-    found = [evaluate(model, [record])[0] for record in held_out]
+    found = [evaluate(model, [record], sampling)[0] for record in held_out]
     lengths = tuple(float(len(one.tokens) - one.prompt_length) for one in held_out)
     acceptance = AnswerMean(tuple(np.multiply(found, lengths).tolist()), lengths)
     if not isfinite(acceptance.value):
@@ -137,13 +140,15 @@ def measure_draft_model(
     return Quality(
         acceptance,
         tokens_per_step(steps_with_draft_model(draft_model, simulated)),
-        measure_retention(model, base),
+        measure_retention(model, base, sampling),
     )
 
 
-def measure_retention(model: Llama, base: Sequence[ReplayRecord]) -> Retention | None:
+def measure_retention(
+    model: Llama, base: Sequence[ReplayRecord], sampling: Sampling
+) -> Retention | None:
     """Measure a draft model on known texts; None without such texts."""
-    return Retention(*evaluate(model, base)) if base else None
+    return Retention(*evaluate(model, base, sampling)) if base else None
 
 
 def tokens_per_step(counts: Iterable[SimulationCounts]) -> AnswerMean:

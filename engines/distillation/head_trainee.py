@@ -41,6 +41,7 @@ from engines.distillation.trainee import STEPS, TrainingSplit
 from engines.distillation.trainer import Trainer, TrainingSettings, plan
 from engines.distillation.versions import HEAD_FILE
 from engines.drafters.head import HeadDrafter, read_head
+from engines.sampler import Sampling
 from engines.target import Floats
 
 HEAD = TrainingSettings(grown=0, rate=3e-3, epochs=12, older=4.0, base=0.0)
@@ -59,15 +60,18 @@ class HeadTrainee:
         matrix: OutputMatrix,
         fingerprint: str,
         stops: frozenset[int],
+        sampling: Sampling,
         costs: PassCosts | None = None,
     ) -> None:
         """Args:
         stops: tokens that end an answer.
+        sampling: as in `Trainee`.
         costs: the target's on this machine; None if unknown, when a head need not pay off.
         """
         self.origin = fingerprint
         self._matrix = matrix
         self._stops = stops
+        self.sampling = sampling
         self._costs = costs
         self._vocabulary: DraftVocabulary | None = None
 
@@ -82,7 +86,7 @@ class HeadTrainee:
         head = read_head(version, self.origin, self._matrix.width, self._matrix.size)
         tree = tokens_per_step(tree_steps([HeadDrafter(head, self._stops)], simulated))
         reader = HeadReader(version, self._matrix)
-        found = [reader.acceptances(record) for record in split.held_out]
+        found = [reader.acceptances(record, self.sampling) for record in split.held_out]
         totals = tuple(float(each.sum()) for each in found)
         counts = tuple(float(len(each)) for each in found)
         payoff = measure_payoff(head, split.held_out, self._costs) if self._costs else None

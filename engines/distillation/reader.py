@@ -1,7 +1,8 @@
-"""Logits of a draft model or a head over whole answers, for measurements outside torch."""
+"""Evaluates whole answers with a draft model or a head, for measurements outside torch."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -9,6 +10,8 @@ import numpy as np
 import torch
 
 from datastores.replay_buffer.record import ReplayRecord
+from engines.distillation.acceptance import PREFERRED, Shares, answer_acceptances
+from engines.distillation.batches import ROW_ELEMENTS
 from engines.distillation.head import (
     HeadModel,
     OutputMatrix,
@@ -16,7 +19,9 @@ from engines.distillation.head import (
     make_head_batch,
     read_weights,
 )
+from engines.distillation.model import Llama
 from engines.distillation.weights import read_llama_file
+from engines.sampler import Sampling
 from engines.target import Floats
 
 
@@ -34,13 +39,35 @@ class DraftModelReader:
         """Raises ModelError: the file cannot be read, or cannot be trained."""
         self._model = read_llama_file(path).model()
 
-    @torch.no_grad()
     def answer_logits(self, record: ReplayRecord) -> Floats:
         """float32 [answer, vocabulary]: row i is the distribution of answer token i."""
-        ids = torch.from_numpy(record.tokens.astype("int64")).unsqueeze(0)
-        hidden = self._model(ids)[0, record.prompt_length - 1 : -1]
-        logits: Floats = self._model.logits(hidden).numpy()
-        return logits
+        return np.concatenate(list(_logits(self._model, record)))
+
+
+@torch.no_grad()
+def _logits(model: Llama, record: ReplayRecord) -> Iterator[Floats]:
+    """The logits of every token of an answer, in pieces of bounded memory."""
+    hidden = model(torch.from_numpy(record.tokens.astype("int64")).unsqueeze(0))
+    for states in hidden[0, record.prompt_length - 1 : -1].split(
+        max(1, ROW_ELEMENTS // model.shape.vocabulary)
+    ):
+        yield model.logits(states).numpy()
+
+
+def evaluate(
+    model: Llama, records: Sequence[ReplayRecord], sampling: Sampling
+) -> tuple[float, float]:
+    """α of a draft model, and the share of positions where it prefers the target's most probable
+    token; zeros without records."""
+    accepted = agreed = total = 0.0
+    for record in records:
+        first = record.prompt_length
+        for logits in _logits(model, record):
+            accepted += answer_acceptances(record, first, logits, sampling).sum()
+            agreed += answer_acceptances(record, first, logits, PREFERRED).sum()
+            first += len(logits)
+        total += first - record.prompt_length
+    return (accepted / total, agreed / total) if total else (0.0, 0.0)
 
 
 class HeadReader:
@@ -67,11 +94,9 @@ class HeadReader:
         logits[:, self._vocabulary.tokens.numpy()] = drafted.numpy()
         return logits
 
-    def acceptances(self, record: ReplayRecord) -> Floats:
-        """Σ min(p, q) over the target's probable tokens, at each drafted position of a trainable
-        record: float32 [n]."""
+    def acceptances(self, record: ReplayRecord, sampling: Sampling) -> Shares:
+        """α at each token of a trainable record's answer that follows a state, [n]."""
         batch = make_head_batch([record], self._vocabulary)
-        shares = first_logits(self._model, batch, self._vocabulary).softmax(dim=1)
-        drafted = shares.gather(1, batch.likely[:, 0])
-        overlap: Floats = torch.minimum(drafted, batch.chances[:, 0]).sum(dim=1).numpy()
-        return overlap
+        logits = first_logits(self._model, batch, self._vocabulary).numpy()
+        columns = self._vocabulary.index.numpy()
+        return answer_acceptances(record, record.prompt_length + 1, logits, sampling, columns)

@@ -35,6 +35,8 @@ MAX_BASE_HELD_OUT = 160
 SAVE_SECONDS = 20.0
 """Interval of checkpoints: training that a kill may cost."""
 LOCK = "lock"
+SAMPLER = ("temperature", "top_k", "top_p", "min_p")
+"""The sampling settings that acceptance depends on."""
 PARENT_GONE = "the version that it was trained from is no longer in use"
 
 
@@ -242,6 +244,7 @@ class _Round:
             "new": float(len(split.new)),
             "older": float(len(split.older)),
             "base": float(len(split.base)),
+            **{name: float(getattr(self._trainee.sampling, name)) for name in SAMPLER},
         }
         if after.base is not None and before.base is not None:
             for name, base in (("_before", before.base), ("", after.base)):

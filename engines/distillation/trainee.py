@@ -13,6 +13,7 @@ from datastores.replay_buffer.record import ReplayRecord
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.distillation.gate import Quality, Retention
 from engines.distillation.trainer import Trainer, TrainingSettings
+from engines.sampler import Sampling
 
 STEPS = (1.0, 0.75, 0.5)
 """Shares of the way from the current version to the trained weights; the first that passes the gate
@@ -54,6 +55,10 @@ class Trainee(Protocol):
     @property
     def origin(self) -> str:
         """Fingerprint of the model that the first version is made from."""
+
+    @property
+    def sampling(self) -> Sampling:
+        """The sampling settings at which its acceptance is measured: the person's."""
 
     def records(self, buffer: ReplayBuffer) -> Iterator[ReplayRecord]:
         """The records of `buffer` that it can learn from, oldest first."""

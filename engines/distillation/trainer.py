@@ -30,7 +30,7 @@ from torch.optim.adam import adam
 from datastores.errors import ModelError, StoreError
 from datastores.replay_buffer.record import ReplayRecord
 from engines.distillation.batches import BATCH_TOKENS, in_batches, make_batch, pieces
-from engines.distillation.losses import Loss, acceptance, events
+from engines.distillation.losses import Loss, events
 from engines.distillation.model import Llama
 
 BETAS = (0.9, 0.98)
@@ -314,20 +314,3 @@ def freeze(model: Llama, neurons: int) -> None:
             parameter.register_hook(mask.mul)  # type: ignore[no-untyped-call]
         else:
             parameter.requires_grad_(False)
-
-
-@torch.no_grad()
-def evaluate(model: Llama, records: Sequence[ReplayRecord]) -> tuple[float, float]:
-    """α = Σ min(p, q), and the share of positions where it prefers the target's most probable
-    token; zeros without records.
-
-    Where only the emitted token is known, it stands for the target's probabilities.
-    """
-    accepted = hits = total = 0.0
-    for group in in_batches(records, Random(0)) if records else []:
-        batch = make_batch(group)
-        for logits, tokens, log_p in pieces(model, model(batch.ids).flatten(0, 1), batch):
-            accepted += acceptance(log_p, events(logits, tokens)).sum().item()
-            hits += (logits.argmax(dim=1) == tokens[:, 0]).sum().item()
-            total += len(tokens)
-    return (accepted / total, hits / total) if total else (0.0, 0.0)

@@ -47,7 +47,7 @@ class Version:
         parent: number of the version that it was trained from; 0 for the original draft model.
         buffer: identity of the replay buffer.
         last_record, last_removal: state of the buffer then, for `ReplayBuffer.removed_since`.
-        figures: the gate's measurements, by name.
+        figures: the gate's measurements by name, and the sampling settings that they are for.
     """
 
     number: int

@@ -96,3 +96,10 @@ def test_consulting_at_steps_alone_gives_the_same_counts(budget: int) -> None:
     at_steps = simulate_steps(Oracle(recorded, 3), recorded, budget)
     assert (at_steps.steps, at_steps.tokens) == (everywhere.steps, everywhere.tokens)
     assert at_steps.drafted == everywhere.drafted
+
+
+def test_a_simulation_says_which_tokens_no_draft_had() -> None:
+    recorded = Recorded((1,), tuple(range(100, 112)))
+    counts = simulate_steps(Oracle(recorded, 3), recorded, 8)
+    places = set(range(len(recorded.answer)))
+    assert counts.missed & places == {0, 4, 8}  # the first comes out of prefill

@@ -54,9 +54,9 @@ COLUMNS = {
     "draft_model": "",
     "questions": "",
     "answers": "d",
+    "α": ".3f",
     "α at 0": ".3f",
     "α at 1": ".3f",
-    "α at 1.5": ".3f",
     "live_acceptance": ".3f",
     "tokens_per_step": ".2f",
 }
@@ -129,12 +129,12 @@ def distill(
 ) -> None:
     """Train a draft model on answers, topic after topic.
 
-    Each answer is drafted for before it is learned from. α is the papers' Σ min(p, q) at three
-    temperatures, live acceptance is what specchat's rule accepts, and tokens per step count the
-    whole tree. Repeated questions are asked once more after the stream. --limit applies to each
-    file. The untrained draft model is the baseline; --head adds the n-gram drafters alone, and a
-    head trained from scratch, alone and in one tree with the untrained draft model. Ctrl-C prints
-    the results so far.
+    Each answer is drafted for before it is learned from. α is the papers' Σ min(p, q) at the
+    sampling settings, and at temperatures 0 and 1 without truncation; live acceptance is what
+    specchat's rule accepts, and tokens per step count the whole tree. Repeated questions are asked
+    once more after the stream. --limit applies to each file. The untrained draft model is the
+    baseline; --head adds the n-gram drafters alone, and a head trained from scratch, alone and in
+    one tree with the untrained draft model. Ctrl-C prints the results so far.
     """
     from app.bench.distill import DistillBench, Material, asked_again
 
@@ -172,8 +172,9 @@ def _trained(engine: Engine, file: Path) -> tuple[Trained, dict[str, Trained]]:
     opened = partial(
         open_draft_model, vocabulary=engine.vocabulary, context_length=engine.target.context_length
     )
-    head = partial(TrainedHead, engine.path, engine.target, engine.vocabulary)
-    return TrainedDraftModel(file, opened), {
+    sampling = engine.defaults.sampling
+    head = partial(TrainedHead, engine.path, engine.target, engine.vocabulary, sampling)
+    return TrainedDraftModel(file, opened, sampling), {
         "head": head(),
         "head and draft model": head(opened(file)),
     }
@@ -269,7 +270,8 @@ def _report(engine: Engine, rows: Sequence[DistillRow], every: int, as_json: boo
         {
             "draft_model": summary["draft_model"],
             "questions": label,
-            **{f"α at {each}": alpha for each, alpha in summary[key]["alpha"].items()},
+            "α": summary[key]["alpha"],
+            **{f"α at {each}": alpha for each, alpha in summary[key]["alpha_at"].items()},
             **summary[key],
         }
         for summary in summaries

@@ -13,16 +13,26 @@ import numpy as np
 import pytest
 
 from app.bench.__main__ import papers
-from app.bench.acceptance import StreamedAnswer, alphas, measure
-from app.bench.distill import WINDOW, DistillBench, Material, asked_again, moving_mean, shifts
+from app.bench.acceptance import StreamedAnswer, measure
+from app.bench.distill import (
+    WINDOW,
+    DistillBench,
+    Material,
+    as_recorded,
+    asked_again,
+    moving_mean,
+    shifts,
+)
 from app.bench.trained import TrainedDraftModel, TrainedHead
 from app.bench.workloads import Workload
 from app.cli.main import run
 from app.engine.engine import Engine
-from datastores.replay_buffer.record import top_of
+from datastores.replay_buffer.record import ReplayRecord
+from datastores.replay_buffer.store import ReplayBuffer
 from engines.distillation import head as head_module
 from engines.distillation.reader import DraftModelReader
 from engines.distillation.weights import read_llama_file
+from engines.replay_recorder import SAMPLE_EVERY
 from engines.sampler import Sampling
 from engines.target import Target, Vocabulary
 from tests.engines.distillation.workspace import (
@@ -45,18 +55,22 @@ def bench(tmp_path: Path) -> Iterator[DistillBench]:
     with open_workspace(tmp_path, answers=0) as workspace:
         records = make_records(make_target(workspace.draft_model, 1), 80, 1)
         stream = [
-            StreamedAnswer(f"topic {number // 40}", False, 0, record, {})
+            StreamedAnswer(f"topic {number // 40}", False, 0, record)
             for number, record in enumerate(records)
         ]
         for number in range(3, 80, 4):
             stream[number] = replace(stream[number - 1], repeated=True)
         own = make_records(read_llama_file(workspace.draft_model).model(), 60, 5)
-        base = [StreamedAnswer("base", False, 0, record, {}) for record in own]
+        base = [StreamedAnswer("base", False, 0, record) for record in own]
         material = Material(stream, stream[3::4], base)
         target = SimpleNamespace(vocabulary_size=workspace.buffer.vocabulary, fingerprint="target")
         engine = cast(Engine, SimpleNamespace(target=target))
         yield DistillBench(
-            engine, GREEDY, TrainedDraftModel(workspace.draft_model, load_draft_model), material, 40
+            engine,
+            GREEDY,
+            TrainedDraftModel(workspace.draft_model, load_draft_model, GREEDY),
+            material,
+            40,
         )
 
 
@@ -69,7 +83,7 @@ def test_new_and_repeated_questions_are_counted_apart(bench: DistillBench) -> No
     (shift,) = summary["shifts"]
     assert shift["topic"] == "topic 1"
     assert shift["last"] == pytest.approx(
-        row.figures["late_new"].alpha(0)
+        row.figures["late_new"].alpha()
     )  # 30 answers of one length
     assert row.met == {"topic 0": 40, "topic 1": 40}
     assert summary["base_before"] == summary["base_after"]
@@ -84,8 +98,8 @@ def test_a_draft_model_that_learns_is_met_with_what_it_learned_before(bench: Dis
     assert row.versions + len(row.refused) == 2
     assert (row.seconds > 0, row.learned) == (True, 80 * ANSWER)
     if row.versions:
-        assert row.figures["again"].alpha(0) >= static.figures["again"].alpha(0)
-        assert row.figures["base_after"].alpha(0) >= row.figures["base_before"].alpha(0) - 0.02
+        assert row.figures["again"].alpha() >= static.figures["again"].alpha()
+        assert row.figures["base_after"].alpha() >= row.figures["base_before"].alpha() - 0.02
 
 
 def test_a_head_that_learns_drafts_alone_and_beside_the_draft_model(
@@ -96,10 +110,10 @@ def test_a_head_that_learns_drafts_alone_and_beside_the_draft_model(
     path = tmp_path / "draft-model.gguf"
     target = cast(Target, SimpleNamespace(fingerprint="target"))
     vocabulary = cast(Vocabulary, SimpleNamespace(stops=frozenset[int]()))
-    alone = TrainedHead(path, target, vocabulary)
-    both = TrainedHead(path, target, vocabulary, load_draft_model(path))
+    alone = TrainedHead(path, target, vocabulary, GREEDY)
+    both = TrainedHead(path, target, vocabulary, GREEDY, load_draft_model(path))
     plain, static = bench.static("n-grams", alone), bench.static()
-    assert (plain.figures["new"].alpha(0), plain.figures["new"].live) == (0.0, 0)
+    assert (plain.figures["new"].alpha(), plain.figures["new"].live) == (0.0, 0)
     assert plain.figures["new"].tree.tokens_per_step < static.figures["new"].tree.tokens_per_step
     (*_, rows) = bench.online_head(replace(TRAINING, rate=1e-2), {"head": alone, "both": both})
     head, beside = rows
@@ -109,7 +123,7 @@ def test_a_head_that_learns_drafts_alone_and_beside_the_draft_model(
     assert head.versions + len(head.refused) == 2
     assert (head.learned, beside.learned) == (80 * ANSWER, 0)
     if head.versions:
-        assert head.figures["again"].alpha(0) > 0
+        assert head.figures["again"].alpha() > 0
         assert head.figures["again"].tokens == head.figures["again"].answers * (ANSWER - 1)
 
 
@@ -133,33 +147,48 @@ def test_offline_learning_comes_before_the_stream(bench: DistillBench) -> None:
     assert row.versions + len(row.refused) == 1
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 1.5])
-def test_alpha_is_the_overlap_of_both_distributions(
-    bench: DistillBench, temperature: float
+def test_the_buffer_holds_what_the_product_records(bench: DistillBench) -> None:
+    """The probabilities where the tree missed the token, and at an eighth of the others."""
+    record = bench.material.stream[0].record
+    start, places = record.prompt_length, record.positions.tolist()
+    missed = {0, 3, 4, 11}
+    found = as_recorded(record, missed)
+    kept = [at for at in places if at - start in missed or at % SAMPLE_EVERY == 0]
+    assert 2 < len(kept) < len(places)
+    assert found.positions.tolist() == kept
+    rows = [places.index(at) for at in kept]
+    np.testing.assert_array_equal(found.top_tokens, record.top_tokens[rows])
+    np.testing.assert_array_equal(found.top_logprobs, record.top_logprobs[rows])
+    np.testing.assert_array_equal(found.rest_logprob, record.rest_logprob[rows])
+    assert found.tokens is record.tokens
+
+
+def test_a_row_records_what_its_own_tree_missed(
+    bench: DistillBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    generator = np.random.default_rng(4)
-    target, draft_model = (generator.normal(0, 3, (5, 90)).astype(np.float32) for _ in range(2))
-    top, logprobs, rest = top_of(target / np.float32(temperature))
-    logs = np.concatenate([logprobs, rest[:, None]], axis=1).astype(np.float64)
-    record = replace(bench.material.stream[0].record, top_tokens=top)
-    answer = replace(bench.material.stream[0], record=record, logs={temperature: logs})
+    seen: list[ReplayRecord] = []
+    add = ReplayBuffer.add
 
-    def events(logits: Any) -> Any:
-        shares = np.exp(logits / temperature)
-        shares /= shares.sum(axis=1, keepdims=True)
-        kept = np.take_along_axis(shares, top.astype(np.intp), 1)
-        return np.concatenate([kept, 1 - kept.sum(axis=1, keepdims=True)], axis=1)
+    def spy(buffer: ReplayBuffer, owner: str, record: ReplayRecord) -> int:
+        seen.append(record)
+        return add(buffer, owner, record)
 
-    wanted = np.minimum(events(target.astype(float)), events(draft_model.astype(float))).sum(axis=1)
-    assert alphas(draft_model, answer, temperature) == pytest.approx(wanted, abs=2e-3)
+    monkeypatch.setattr(ReplayBuffer, "add", spy)
+    list(bench.online(replace(TRAINING, epochs=1)))
+    stream = [answer.record for answer in bench.material.stream]
+    trained = TrainedDraftModel(tmp_path / "draft-model.gguf", load_draft_model, GREEDY)
+    trees = trained.steps(None, stream[:40])
+    for record, recorded, tree in zip(stream, seen, trees, strict=False):
+        assert recorded.positions.tolist() == as_recorded(record, tree.missed).positions.tolist()
+    assert sum(len(one.positions) for one in seen) < sum(len(one.positions) for one in stream)
 
 
 def test_live_acceptance_shares_the_noise_of_the_draw(bench: DistillBench, tmp_path: Path) -> None:
     """A draft model that is its own target draws what the target drew, at any temperature."""
     path = tmp_path / "draft-model.gguf"
     record = make_records(read_llama_file(path).model(), 1, 8)[0]
-    figures = measure([DraftModelReader(path)], StreamedAnswer("", False, 0, record, {}), GREEDY)
-    assert (figures.live, figures.alpha(0)) == (ANSWER, 1.0)
+    figures = measure([DraftModelReader(path)], StreamedAnswer("", False, 0, record), GREEDY)
+    assert (figures.live, figures.alpha()) == (ANSWER, 1.0)
 
 
 def test_questions_asked_more_than_once_are_asked_again() -> None:
@@ -203,8 +232,9 @@ def test_the_command_prints_every_row(tmp_path: Path, capsys: pytest.CaptureFixt
     names = ["static", "online, lk", "online, lk, one per topic"]
     assert [row["draft_model"] for row in report["rows"]] == names
     static, online, _ = report["rows"]
-    assert list(static["new"]["alpha"]) == ["0", "1", "1.5"]
-    assert static["new"]["alpha"]["1"] < 0.2  # it knows nothing
+    assert list(static["new"]["alpha_at"]) == ["0", "1"]
+    assert static["new"]["alpha_at"]["1"] < 0.2  # it knows nothing
+    assert static["new"]["alpha"] < 0.2
     assert static["again"]["answers"] == 1
     assert (static["new"]["answers"], static["repeated"]["answers"]) == (2, 1)
     assert online["refused"] == ["3 new answers are too few to learn from: 20 are needed"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,15 @@ import pytest
 
 from app.engine.draft_model_versions import head_versions, replay_path, versions_of
 from app.locations import Locations
+from app.runtime import learning_process
 from app.runtime.learning import HEAD_TOO
+from app.runtime.learning_process import Round
 from datastores.errors import InputError
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.child_process import ChildProcess
+from engines.distillation.trainee import Trainee
 from engines.distillation.versions import Attempt, Versions
+from engines.sampler import Sampling
 from tests.engines.distillation.workspace import Workspace, open_workspace
 from tests.engines.tiny import TinyVocabulary, write_llama
 
@@ -104,6 +109,24 @@ def test_a_head_is_trained_without_a_draft_model(
     assert whole(versions)
     assert versions.last_attempt() is not None
     assert len(versions.all()) == (result["version"] is not None)
+
+
+def test_acceptance_is_measured_at_the_persons_sampling_settings(
+    locations: Locations, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locations.settings.parent.mkdir(parents=True, exist_ok=True)
+    locations.settings.write_text("[sampling]\ntemperature = 0.4\ntop_k = 7\n", "utf-8")
+    found: list[Sampling] = []
+
+    def run_round(buffer: ReplayBuffer, trainee: Trainee, folder: Path, **_: object) -> Round:
+        found.append(trainee.sampling)
+        yield from ()
+
+    monkeypatch.setattr(learning_process, "run_round", run_round)
+    path, folders = workspace.draft_model, (locations.data, locations.cache, locations.config)
+    learning_process.learn([TARGET, str(path), str(path), HEAD_TOO, *map(str, folders)])
+    chosen = replace(Sampling(), temperature=0.4, top_k=7)
+    assert [replace(each, seed=0) for each in found] == [chosen, chosen]
 
 
 def test_a_head_that_brought_nothing_lately_waits_for_more_answers(

@@ -21,6 +21,7 @@ from datastores.replay_buffer.store import ReplayBuffer
 from engines.distillation import gate, head_trainee, payoff
 from engines.distillation import head as module
 from engines.distillation import round as rounds
+from engines.distillation.acceptance import WHOLE, answer_acceptances
 from engines.distillation.head import HeadModel, OutputMatrix, make_head_batch, trainable
 from engines.distillation.head_trainee import HeadTrainee
 from engines.distillation.payoff import PassCosts
@@ -29,7 +30,7 @@ from engines.distillation.round import RoundResult, TrainingStep, run_round
 from engines.distillation.trainer import TrainingSettings
 from engines.distillation.versions import HEAD_FILE, Versions
 from engines.drafters.head import MAX_DEPTH, HeadDrafter, HeadText, read_head
-from engines.sampler import greedy
+from engines.sampler import Sampling, greedy
 from engines.step import Context
 from tests.engines.distillation.workspace import ANSWER, PROMPT, Workspace, open_workspace
 from tests.engines.tiny import write_tensors
@@ -62,7 +63,7 @@ def workspace(trained: Workspace, tmp_path: Path) -> Workspace:
 
 
 def trainee(workspace: Workspace) -> HeadTrainee:
-    return HeadTrainee(OutputMatrix(workspace.draft_model), "target", NEVER)
+    return HeadTrainee(OutputMatrix(workspace.draft_model), "target", NEVER, WHOLE)
 
 
 def run(workspace: Workspace, settings: TrainingSettings = SETTINGS) -> RoundResult:
@@ -110,7 +111,7 @@ def test_a_head_is_published_only_where_its_time_pays(
 ) -> None:
     """A pass of this target takes ten seconds, or less than any head."""
     costs = PassCosts(plain_s, [1.0] * (MAX_DEPTH + 2))
-    trained = HeadTrainee(OutputMatrix(workspace.draft_model), "target", NEVER, costs)
+    trained = HeadTrainee(OutputMatrix(workspace.draft_model), "target", NEVER, WHOLE, costs)
     settings = replace(SETTINGS, epochs=3)
     *_, result = run_round(workspace.buffer, trained, workspace.folder, settings=settings)
     assert isinstance(result, RoundResult)
@@ -154,6 +155,11 @@ def test_numpy_drafts_what_torch_was_trained(trained: Workspace) -> None:
     text = HeadText(head)
     for record in list(trained.buffer.records(with_states=True))[:2]:
         expected = reader.answer_logits(record)
+        np.testing.assert_allclose(
+            reader.acceptances(record, Sampling()),
+            answer_acceptances(record, PROMPT + 1, expected, Sampling()),
+            atol=1e-6,
+        )
         tokens, states = record.tokens.tolist(), record.states.decoded()
         for place in range(ANSWER - 1):
             context = tokens[: PROMPT + place + 1]

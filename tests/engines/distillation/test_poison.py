@@ -11,10 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from datastores.replay_buffer.record import ReplayRecord
+from engines.distillation.acceptance import WHOLE
 from engines.distillation.gate import MAX_LOSS, MAX_NOISE
 from engines.distillation.holdout import MAX_MEASURED, measuring, split
+from engines.distillation.reader import evaluate
 from engines.distillation.round import RoundResult
-from engines.distillation.trainer import evaluate
 from engines.distillation.versions import Versions
 from engines.distillation.weights import read_llama_file
 from tests.engines.distillation.workspace import (
@@ -58,7 +59,7 @@ def acceptance(workspace: Workspace, records: list[ReplayRecord]) -> float:
     """α of what drafts now."""
     versions = Versions(workspace.folder)
     path = versions.file(versions.current) if versions.current else workspace.draft_model
-    return evaluate(read_llama_file(path).model(), records)[0]
+    return evaluate(read_llama_file(path).model(), records, WHOLE)[0]
 
 
 def assert_refused(workspace: Workspace, result: RoundResult, reason: str) -> None:
@@ -113,8 +114,8 @@ def test_random_answers_publish_nothing_bad(empty: Workspace) -> None:
         answer[record.positions] = tokens[:, 0]
         empty.buffer.add("chat:1", replace(record, tokens=answer, top_tokens=tokens))
     held_out = split(base).held_out
-    before = evaluate(read_llama_file(empty.draft_model).model(), held_out)[0]
+    before = evaluate(read_llama_file(empty.draft_model).model(), held_out, WHOLE)[0]
     result = empty.run(base=base)
     if result.version is not None:
         path = Versions(empty.folder).file(1)
-        assert evaluate(read_llama_file(path).model(), held_out)[0] >= before - 0.01
+        assert evaluate(read_llama_file(path).model(), held_out, WHOLE)[0] >= before - 0.01

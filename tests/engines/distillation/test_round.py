@@ -13,16 +13,17 @@ from datastores.replay_buffer.record import ReplayRecord
 from datastores.storage.files import WorkLock
 from engines.distillation import draft_model_trainee
 from engines.distillation import round as rounds
+from engines.distillation.acceptance import WHOLE
 from engines.distillation.draft_model_trainee import DraftModelTrainee
 from engines.distillation.gate import AnswerMean, Quality, Retention, measure_retention, verdict
 from engines.distillation.holdout import measuring, split
 from engines.distillation.losses import LOSSES, forward_kl
-from engines.distillation.round import LOCK, PARENT_GONE, RoundResult, TrainingStep
+from engines.distillation.reader import evaluate
+from engines.distillation.round import LOCK, PARENT_GONE, SAMPLER, RoundResult, TrainingStep
 from engines.distillation.trainee import TrainingSplit
 from engines.distillation.trainer import (
     Trainer,
     TrainingSettings,
-    evaluate,
     plan,
 )
 from engines.distillation.versions import Versions
@@ -65,9 +66,10 @@ def test_a_round_publishes_a_draft_model_that_is_accepted_more_often(workspace: 
     assert figures["acceptance"] > figures["acceptance_before"] + 0.005
     assert figures["tokens_per_step"] > figures["tokens_per_step_before"]
     assert figures["steps"] > 0
+    assert [figures[name] for name in SAMPLER] == [1.0, 0.0, 1.0, 0.0]
     held_out = measuring(split(workspace.buffer.records()).held_out)
     trained = read_llama_file(versions.file(1)).model()
-    assert evaluate(trained, held_out)[0] == pytest.approx(figures["acceptance"])
+    assert evaluate(trained, held_out, WHOLE)[0] == pytest.approx(figures["acceptance"])
     assert sorted(path.name for path in workspace.folder.iterdir() if path.name != LOCK) == [
         "0001",
         "attempt.json",
@@ -286,13 +288,14 @@ def test_what_the_draft_model_knew_is_not_lost(workspace: Workspace) -> None:
     otherwise."""
     base = make_records(read_llama_file(workspace.draft_model).model(), 60, 5)
     held_out = split(base).held_out
-    before = evaluate(read_llama_file(workspace.draft_model).model(), held_out)[0]
+    before = evaluate(read_llama_file(workspace.draft_model).model(), held_out, WHOLE)[0]
     result = workspace.run(replace(SETTINGS, rate=1e-2, base=0.0), base)
     if result.version is None:
         assert result.reason
         assert_nothing_published(workspace)
     else:
-        after = evaluate(read_llama_file(Versions(workspace.folder).file(1)).model(), held_out)[0]
+        model = read_llama_file(Versions(workspace.folder).file(1)).model()
+        after = evaluate(model, held_out, WHOLE)[0]
         assert after >= before - 0.01
 
 
@@ -313,10 +316,10 @@ def test_known_texts_are_learned_as_the_original_says_them(
         return plan(new, older, known, settings)
 
     monkeypatch.setattr(draft_model_trainee, "plan", spy)
-    trainee = DraftModelTrainee(workspace.draft_model, load_draft_model)
+    trainee = DraftModelTrainee(workspace.draft_model, load_draft_model, WHOLE)
     trainee.trainer(None, TrainingSplit(base, [], base, [], [], 30, 30, 0), SETTINGS)
-    assert evaluate(original, base)[0] < 0.9
-    assert evaluate(original, trained[0])[0] == pytest.approx(1.0, abs=1e-3)
+    assert evaluate(original, base, WHOLE)[0] < 0.9
+    assert evaluate(original, trained[0], WHOLE)[0] == pytest.approx(1.0, abs=1e-3)
 
 
 def test_repeated_questions_are_replayed_first(workspace: Workspace) -> None:
@@ -341,10 +344,10 @@ def test_agreement_shows_what_acceptance_hides(workspace: Workspace) -> None:
     tokens."""
     target = make_target(workspace.draft_model, 1)
     records = make_records(target, 10, 1)
-    assert evaluate(target, records)[1] == 1.0
-    assert 0.0 < evaluate(read_llama_file(workspace.draft_model).model(), records)[1] < 1.0
-    assert evaluate(target, []) == (0.0, 0.0)
-    assert measure_retention(target, []) is None
+    assert evaluate(target, records, WHOLE)[1] == 1.0
+    assert 0.0 < evaluate(read_llama_file(workspace.draft_model).model(), records, WHOLE)[1] < 1.0
+    assert evaluate(target, [], WHOLE) == (0.0, 0.0)
+    assert measure_retention(target, [], WHOLE) is None
     known, better = Retention(0.8, 0.9), quality(0.7, 2.0, Retention(0.81, 0.88))
     assert verdict(quality(0.6, 1.9, known), better, known) == (
         "agreement on known texts fell from 0.9000 to 0.8800"

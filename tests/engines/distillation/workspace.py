@@ -13,6 +13,7 @@ import torch
 from datastores.replay_buffer.record import ReplayRecord, question_key, top_of
 from datastores.replay_buffer.states import encode
 from datastores.replay_buffer.store import ReplayBuffer
+from engines.distillation.acceptance import WHOLE
 from engines.distillation.draft_model_trainee import DraftModelTrainee, LoadDraftModel
 from engines.distillation.model import Llama
 from engines.distillation.round import RoundResult, TrainingStep, run_round
@@ -47,7 +48,7 @@ class Workspace:
         base: list[ReplayRecord] | None = None,
     ) -> Generator[TrainingStep | RoundResult]:
         """One round."""
-        trainee = DraftModelTrainee(self.draft_model, load)
+        trainee = DraftModelTrainee(self.draft_model, load, WHOLE)
         return run_round(self.buffer, trainee, self.folder, base=base or [], settings=settings)
 
     def run(
