@@ -28,7 +28,9 @@ from tests.app.serve.speaking import speaking_engine
 
 BYTES = 2**20
 QUESTION = "How do I extract a tar archive?"
-OPTIONS = Options(drafters=("prompt", "recycle", "crest"), max_tokens=48, temperature=0.0)
+OPTIONS = Options(
+    drafters=("prompt", "recycle", "crest"), draft_tokens=4, max_tokens=48, temperature=0.0
+)
 
 
 @pytest.fixture(scope="module")
