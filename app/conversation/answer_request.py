@@ -6,9 +6,8 @@ Answers in stored chats, unsaved answers and continued ones are all requested in
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 
 from app.chat_settings import AnswerEnd
 from app.conversation.citations import (
@@ -54,6 +53,7 @@ class AnswerRequest:
         prompted: the part left out of the prompt; None until there is a prompt.
         remark: a sentence about the answer, or empty.
         after_loop: whether an earlier answer of the chat looped until it was stopped.
+        said: the text after `begun`, in pieces.
     """
 
     chat: Chat
@@ -72,6 +72,7 @@ class AnswerRequest:
     prompted: Boundary | None = None
     remark: str = ""
     after_loop: bool = False
+    said: list[str] = field(default_factory=list)
 
     @property
     def left_out(self) -> Boundary:
@@ -88,18 +89,18 @@ class AnswerRequest:
         """Keys of the documents that the passages are from."""
         return frozenset(passage.text for passage in self.passages or ())
 
-    def citing(self, events: Generator[Event]) -> Generator[Event]:
-        """The `events` of the answer, with `Cited` before its end if texts were searched."""
-        said = [self.begun.text]
-        with closing(events):
-            for event in events:
-                if isinstance(event, Retrieved):
-                    self.passages = event.passages
-                elif isinstance(event, Wrote):
-                    said += (piece.text for piece in event.pieces)
-                elif isinstance(event, Finished) and self.passages is not None:
-                    yield self._cite("".join(said), self.passages, event.finish)
-                yield event
+    def citing(self, event: Event) -> Iterator[Cited]:
+        """`Cited`, before the `event` that ends the answer, if texts were searched.
+
+        To be called with every event of the answer, in order.
+        """
+        if isinstance(event, Retrieved):
+            self.passages = event.passages
+        elif isinstance(event, Wrote):
+            self.said += (piece.text for piece in event.pieces)
+        elif isinstance(event, Finished) and self.passages is not None:
+            answer = "".join((self.begun.text, *self.said))
+            yield self._cite(answer, self.passages, event.finish)
 
     def _cite(self, said: str, passages: Sequence[FoundPassage], finish: str) -> Cited:
         answer = split_reasoning(said).answer

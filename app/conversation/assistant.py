@@ -239,10 +239,11 @@ class Assistant:
 
         begun, finish = turn.begun, FINISH_INTERRUPTED
         writer = AnswerWriter(self.history, answer, figures, begun.text, begun.tokens)
-        events = turn.citing(self._modes.generate(engine, turn, statistics, self._stop))
+        events = self._modes.generate(engine, turn, statistics, self._stop)
         try:
             with closing(events):
                 for event in events:
+                    yield from turn.citing(event)
                     if isinstance(event, Dropped):
                         turn.prompted = Boundary(event.messages, engine.target.context_length)
                     elif isinstance(event, Interpolated):
@@ -319,7 +320,10 @@ class Assistant:
         turn = AnswerRequest(chat, 0, messages, sampling, end, text, material, window=window)
         turn.passages = yield from self._modes.retrieve(self.engine, turn)
         engine = self._isolation.unsaved_engine()
-        yield from turn.citing(self._modes.generate(engine, turn, Statistics(), self._stop))
+        with closing(self._modes.generate(engine, turn, Statistics(), self._stop)) as events:
+            for event in events:
+                yield from turn.citing(event)
+                yield event
 
     def stop(self) -> None:
         """End the answer in progress, from any thread; what was generated is kept."""
