@@ -1,4 +1,5 @@
-"""The knowledge bases of `bench ralm`: a person's texts among any number of random passages.
+"""The knowledge bases of `bench ralm`: texts as answers search them (`PRODUCT`), or among random
+passages in any number.
 
 Random passages make the corpus, and so the ratio r of search time to writing time, as large as one
 likes. Each stands for one of the texts, is searched like any other, and is rarely the best.
@@ -14,13 +15,19 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from functools import lru_cache
 from math import log
 from pathlib import Path
 
 import numpy as np
 
+from app.bench.docs import indexed
+from app.config import Options
+from app.conversation.imported_texts import ImportedTexts
+from app.indexing.passage_index import open_passages
+from app.locations import locate
 from datastores.errors import InputError
 from datastores.passages.chunks import Passage, split
 from datastores.passages.embeddings import Vectors
@@ -32,8 +39,8 @@ from engines.retrieval.protocol import ScoredPassage
 from engines.retrieval.question_words import informative_words
 from engines.retrieval.vectors import VectorIndex
 
-EXACT, APPROXIMATE, SPARSE = "edr", "adr", "sr"
-RETRIEVERS = (EXACT, APPROXIMATE, SPARSE)
+EXACT, APPROXIMATE, SPARSE, PRODUCT = "edr", "adr", "sr", "product"
+RETRIEVERS = (EXACT, APPROXIMATE, SPARSE, PRODUCT)
 SUFFIXES = (".md", ".txt")
 WIDTH = 384
 """Dimensions of the vectors, as in small embedding models."""
@@ -141,6 +148,22 @@ def passage(passages: Sequence[Passage], number: int) -> Passage:
     """The passage of a number; a random one stands for one of `passages`."""
     own = passages[number % len(passages)]
     return Passage(number, own.text, own.part, own.chunk)
+
+
+@contextmanager
+def product_base(options: Options, texts: Path) -> Iterator[tuple[KnowledgeBase, int]]:
+    """The knowledge base of answers over the folder `texts`, imported and indexed, and how many
+    passages it ranks.
+
+    Raises:
+        InputError: there is nothing to import.
+    """
+    with (
+        indexed(options, locate(options.data_dir), texts, ()) as locations,
+        closing(ImportedTexts.open(locations)) as imports,
+        closing(open_passages(locations)) as passages,
+    ):
+        yield imports.knowledge_base(), len(passages)
 
 
 def knowledge_base(texts: Path, retriever: str, size: int, reach: int) -> tuple[KnowledgeBase, int]:

@@ -37,6 +37,10 @@ QUERY_TOKENS = 32
 """Last tokens of question and answer that form a query (RaLMSpec, section 5.1)."""
 STRIDE_TOKENS = 4
 """k: tokens generated before the next retrieval (the same section)."""
+PREFETCH = 4
+"""Passages of each search that later strides are guessed from. With 1, 4 and 20 the next passage is
+among them for .90, .93 and .95 of 133 strides, but a guess scores 3, 11 and 50 passages on average,
+in .37 ms each."""
 
 MakePrompt = Callable[[Passage | None], Sequence[int]]
 """The token ids of the prompt with a passage, or with none."""
@@ -113,7 +117,9 @@ class IterativeAnswer:
         )
         base = self._imports.knowledge_base(self._import_paths)
         scheduler = self._imports.stride_scheduler(self._import_paths)
-        return SpeculativeRalm(writer, base, request, scheduler, self._figures).write()
+        return SpeculativeRalm(
+            writer, base, request, scheduler, self._figures, prefetch=PREFETCH
+        ).write()
 
     def events(self, stride: ConfirmedStride, prompt: MakePrompt) -> Generator[Event]:
         """The events of a confirmed stride; a passage that does not fit is not cited."""

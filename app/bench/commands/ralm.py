@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -24,6 +24,7 @@ from app.bench.commands.shared import (
 from app.bench.environment import Sets, bench_stores, loaded_with_model, uses_history
 from app.bench.knn import KnnRow, read_states
 from app.bench.knn import answer as answer_in_words
+from app.bench.questions import read_questions
 from app.bench.ralm import (
     RalmAnswer,
     RalmRow,
@@ -36,7 +37,14 @@ from app.bench.ralm import (
     run,
     summarise,
 )
-from app.bench.ralm_corpus import APPROXIMATE, EXACT, RETRIEVERS, SPARSE, knowledge_base
+from app.bench.ralm_corpus import (
+    APPROXIMATE,
+    EXACT,
+    PRODUCT,
+    RETRIEVERS,
+    knowledge_base,
+    product_base,
+)
 from app.bench.ralm_rows import Loaded
 from app.bench.ralm_tables import PLAIN, TABLES, paper_tables
 from app.bench.report import Chart, svg
@@ -50,6 +58,8 @@ from engines.llama.enlarge import Enlargement
 from engines.ralm.speculative import PREFETCH, PREFETCH_FAR
 
 BATCHES = (1, 2, 4, 8, 16)
+GRADED = '"question"'
+"""In the first line of a file of questions of `bench docs`, and of no file of chats."""
 COLUMNS = {
     "method": "",
     "drafters": "",
@@ -122,7 +132,8 @@ class Experiment:
     type=click.Choice(RETRIEVERS),
     default=EXACT,
     show_default=True,
-    help="Exact dense, approximate dense, or sparse (BM25).",
+    help="Exact dense, approximate dense, or sparse (BM25), over vectors or words that are made up;"
+    " or as answers search the texts.  --workload may be questions of bench docs.",
 )
 @number_option(
     "--corpus",
@@ -195,7 +206,9 @@ def ralm(
             return
         tables = tables or ("1", "4")
         rows, reach = loaded.rows(tables), max(reach, _least_reach(tables))
-        figures, batches, passages = _measure(loaded, rows, experiment, reach, warm=identity)
+        figures, batches, passages = _measure(
+            options, loaded, rows, experiment, reach, warm=identity
+        )
     if not figures:
         return
     if plot:
@@ -211,12 +224,14 @@ def ralm(
 
 
 def _first_questions(workload: Path) -> list[str]:
+    if GRADED in workload.read_text("utf-8", "replace").partition("\n")[0]:
+        return [question.text for question in read_questions(workload)]
     return [chat.questions[0] for chat in read_workload(workload)]
 
 
 def _require_vectors(retriever: str, *, others: bool) -> None:
     """Check the options of --knn; `others` says whether some that it excludes are given."""
-    if retriever == SPARSE or others:
+    if retriever not in (EXACT, APPROXIMATE) or others:
         raise InputError(
             "--knn needs --retriever edr or adr, and excludes --table, --plot, --identity and"
             " --history"
@@ -235,24 +250,34 @@ def _least_reach(tables: Sequence[str]) -> int:
 
 
 def _measure(
-    loaded: Loaded, rows: Sequence[RalmRow], experiment: Experiment, reach: int, *, warm: bool
+    options: Options,
+    loaded: Loaded,
+    rows: Sequence[RalmRow],
+    experiment: Experiment,
+    reach: int,
+    *,
+    warm: bool,
 ) -> tuple[list[dict[str, object]], dict[str, float], int]:
     """The rows' figures, milliseconds per query by size of batch, and the number of passages.
 
     Args:
         warm: keep the KV cache from answer to answer, where times do not count; no query is timed.
     """
-    base, passages = knowledge_base(
-        experiment.texts, experiment.retriever, experiment.corpus, reach
-    )
-    loaded.fill(experiment.texts, past_chats(rows[0], base, experiment.past, experiment.tokens))
-    batches = {} if warm else latency_per_query(base, experiment.questions, BATCHES)
+    with ExitStack() as opened:
+        if experiment.retriever == PRODUCT:
+            base, passages = opened.enter_context(product_base(options, experiment.texts))
+        else:
+            base, passages = knowledge_base(
+                experiment.texts, experiment.retriever, experiment.corpus, reach
+            )
+        loaded.fill(experiment.texts, past_chats(rows[0], base, experiment.past, experiment.tokens))
+        batches = {} if warm else latency_per_query(base, experiment.questions, BATCHES)
 
-    def answered(row: RalmRow, question: str) -> RalmAnswer:
-        return answer(row, base, question, experiment.tokens, warm=warm)
+        def answered(row: RalmRow, question: str) -> RalmAnswer:
+            return answer(row, base, question, experiment.tokens, warm=warm)
 
-    _run(rows, experiment, answered, experiment.retriever)
-    return [summarise(row, rows[0]) for row in rows if row.runs], batches, passages
+        _run(rows, experiment, answered, experiment.retriever)
+        return [summarise(row, rows[0]) for row in rows if row.runs], batches, passages
 
 
 def _as_json(

@@ -68,6 +68,17 @@ def test_every_method_writes_the_same_text(bench: Call, retriever: str) -> None:
     assert list(report["ms_per_query"]) == ["1", "2", "4", "8", "16"]
 
 
+def test_texts_are_searched_as_answers_search_them(bench: Call, tmp_path: Path) -> None:
+    question = {"question": "How do I list every snapshot?", "kind": "one", "answer": [["list"]]}
+    graded = json.dumps(question | {"documents": ["snapshot.md"]})
+    (tmp_path / "chats.jsonl").write_text(graded)
+    output = bench("--retriever", "product", "--table", "full", "--drafters", "none", "--json")
+    report = json.loads(output.splitlines()[-1])
+    assert report["passages"] == len(TOPICS), "without random ones"
+    assert [row["method"] for row in report["rows"]] == ["RaLMSeq", "RaLMSpec+P(20)SA"]
+    assert {row["identical"] for row in report["rows"]} == {1.0}
+
+
 def test_drafts_may_come_from_the_texts_and_from_earlier_answers(
     bench: Call, tmp_path: Path
 ) -> None:

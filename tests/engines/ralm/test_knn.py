@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import exp, log
 
 import numpy as np
@@ -167,6 +167,27 @@ def test_any_stride_any_weight_and_any_end(
     assert tokens(written) == tokens(expected)
     assert finish == ended == written[-1].finish
     assert statistics.rollbacks == statistics.guesses - statistics.right
+
+
+@pytest.mark.parametrize("ahead", [1, 3, 8])
+def test_a_corrected_token_that_completes_a_stop_text_ends_the_answer(ahead: int) -> None:
+    rollbacks = 0
+    for seed in range(12):
+        never = asked(0.9, StopCriteria(NEVER, 40), seed)
+        whole = tokens(write(never, [], None)[0])
+        for length in (8, 9, 10, 11):
+            pair = whole[length - 2 : length]
+
+            def ends(context: Sequence[int], start: int, pair: list[int] = pair) -> str:
+                return "stop" if list(context[start:][-2:]) == pair else ""
+
+            request = asked(0.9, StopCriteria(NEVER, 40, ends), seed)
+            expected, _, _ = write(request, [], None)
+            written, statistics, finish = write(request, [], FixedStride(ahead))
+            assert tokens(written) == tokens(expected)
+            assert finish == written[-1].finish == expected[-1].finish == "stop"
+            rollbacks += statistics.rollbacks
+    assert rollbacks
 
 
 def test_drafts_change_nothing_and_are_searched_for_in_one_batch() -> None:
