@@ -91,12 +91,11 @@ class FoundPassage:
 
     @property
     def source(self) -> str:
-        """Where it stands, in words for a model: file, title and headings; not sanitised."""
-        title = self.title if self.title not in (self.file, Path(self.file).stem) else ""
-        heading = self.chunk.heading
-        return HEADING_SEPARATOR.join(
-            filter(None, (self.file, title if title not in heading else "", heading))
-        )
+        """Where it stands, in words for a model: the file, and the headings, of which the first may
+        be its name; not sanitised."""
+        name, _, rest = self.chunk.heading.partition(HEADING_SEPARATOR)
+        heading = rest if name == Path(self.file).stem else self.chunk.heading
+        return HEADING_SEPARATOR.join(filter(None, (self.file, heading)))
 
     @property
     def path(self) -> Path:

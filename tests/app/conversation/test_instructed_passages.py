@@ -162,10 +162,10 @@ def test_code_and_files_of_the_chat_count_and_answers_from_notes_do_not(
 
 def test_each_passage_names_its_source_and_the_instruction_comes_first() -> None:
     first = FoundPassage(
-        "/n", "flat/rent.md", "rent", b"", 0, Chunk("Rent > May", 1, 1, "940"), 1.0
+        "/n", "flat/rent.md", "rent", b"", 0, Chunk("rent > Rent > May", 1, 1, "940"), 1.0
     )
     second = FoundPassage(
-        "/c", "chats.json", "A chat\nin May", b"", 0, Chunk("", 1, 1, "Hello"), 1.0
+        "/c", "chats.json", "A chat\nin May", b"", 0, Chunk("A chat\nin May", 1, 1, "Hello"), 1.0
     )
     before, notes, question = with_notes(
         PassageForm(), [Message(USER, "hi"), Message(USER, "How much?")], [first, second]
