@@ -27,8 +27,8 @@ from datastores.errors import ModelError, SpecchatError
 from datastores.storage.files import is_running, process_id, process_id_of
 from engines.child_process import ChildProcess
 
-POLL_S = 0.1
-"""Seconds between two checks of the conditions."""
+POLL_S, REST_S = 0.1, 1.0
+"""Seconds between two checks of the conditions: while a training runs, and while none does."""
 CHECK_S = 15.0
 """Seconds between two counts of new answers."""
 RETRY_S = 1800.0
@@ -175,7 +175,7 @@ class Learner:
 
     def _watch(self) -> None:
         _end_orphan(self._note)
-        while not self._closing.wait(POLL_S):
+        while not self._closing.wait(REST_S if self._child is None else POLL_S):
             # Read before the conditions, so that a pause by a key press is not undone at once.
             child, paused_at = self._child, self._paused_at
             hindrance = self._hindrance()

@@ -81,6 +81,7 @@ def room(tmp_path: Path) -> Room:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning, "POLL_S", 0.01)
+    monkeypatch.setattr(learning, "REST_S", 0.01)
     monkeypatch.setattr(learning, "CHECK_S", 0.01)
     monkeypatch.setattr(learning, "on_battery", lambda: False)
 
