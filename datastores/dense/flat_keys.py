@@ -68,6 +68,17 @@ class FlatKeys:
         self._tokens = tokens
         self._index = (make_index or _scalar_index)(codes)
 
+    def precede(self, offsets: Rows) -> bool:
+        """Whether all keys are at lower offsets than `offsets`, which ascend."""
+        return not (len(self) and len(offsets)) or bool(self._offsets[-1] < offsets[0])
+
+    def extended(self, codes: Codes, offsets: Rows) -> FlatKeys:
+        """These keys and later ones, in the same index: afterwards `self` cannot be searched."""
+        _add_codes(self._index, codes)
+        codes = np.concatenate([self._codes, codes])
+        offsets = np.concatenate([self._offsets, offsets])
+        return FlatKeys(self._projection, codes, offsets, self._tokens, lambda _: self._index)
+
     def __len__(self) -> int:
         return len(self._offsets)
 
@@ -154,6 +165,10 @@ def _scalar_index(codes: Codes) -> Any:
     kind = faiss.ScalarQuantizer.QT_8bit_direct
     index = faiss.IndexScalarQuantizer(codes.shape[1], kind, faiss.METRIC_L2)
     index.is_trained = True
+    _add_codes(index, codes)
+    return index
+
+
+def _add_codes(index: Any, codes: Codes) -> None:
     for start in range(0, len(codes), ADD_KEYS):
         index.add(codes[start : start + ADD_KEYS].astype(np.float32))
-    return index

@@ -86,7 +86,6 @@ class DenseIndex:
         self._sample: list[TextStates] = []
         self._answers = AnswerTexts(store)
         self._buffer = WriteBuffer()
-        self._flat: tuple[tuple[frozenset[int], int], FlatKeys | None] | None = None
         memory.load(store, self._projection, cancelled)
 
     @property
@@ -142,11 +141,7 @@ class DenseIndex:
         """The current keys of the texts that `owners` have alone; None before the projection is
         fitted."""
         self._refresh()
-        texts = frozenset(self._store.texts_of(owners))
-        chosen = texts, len(self._memory)
-        if self._flat is None or self._flat[0] != chosen:
-            self._flat = chosen, self._memory.flat_keys(texts)
-        return self._flat[1]
+        return self._memory.flat_keys(frozenset(self._store.texts_of(owners)))
 
     def reconcile(self) -> None:
         """Stop drafting from texts that another process has deleted."""

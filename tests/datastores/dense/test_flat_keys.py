@@ -9,6 +9,7 @@ import pytest
 
 from datastores.dense.flat_keys import FlatKeys
 from datastores.dense.index import DenseIndex
+from datastores.dense.memory import InvertedLists
 from datastores.dense.projection import Floats
 from datastores.dense.worker import DenseWorker
 from tests.datastores.dense.test_worker import SAMPLE, record, state_of, word, worker
@@ -42,6 +43,34 @@ def test_they_are_collected_again_only_after_a_change(
     grown = worker.ask(collect)
     assert grown is not None
     assert len(grown) > len(states)
+
+
+def test_later_answers_are_added_to_the_keys_collected_before(
+    states: FlatKeys, worker: DenseWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def collect(owners: tuple[str, ...]) -> FlatKeys:
+        found = worker.ask(partial(DenseIndex.flat_keys, owners=owners))
+        assert found is not None
+        return found
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("collected again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(InvertedLists, "select", refuse)
+        for owner in ("unchosen", "diary", "letters"):
+            record(worker, LENGTH, start=START, owner=owner)
+        grown = collect((*CHOSEN, "diary"))
+    assert len(grown) == 3 * (LENGTH - START)
+    # Texts that were there before are not among the later keys.
+    everything = collect((*CHOSEN, "diary", "letters", "chat"))
+    assert len(everything) == 5 * (LENGTH - START)
+    fresh = collect((*CHOSEN, "diary"))
+    keys = np.concatenate([key_of(fresh, position) for position in range(START, LENGTH, 7)])
+    for one, other in zip(grown.search(keys, 9), fresh.search(keys, 9), strict=True):
+        assert one.rows.tolist() == other.rows.tolist()
+        assert one.distances.tolist() == other.distances.tolist()
+        assert one.tokens.tolist() == other.tokens.tolist()
 
 
 def test_only_chosen_texts_are_searched_and_all_of_them(states: FlatKeys) -> None:
