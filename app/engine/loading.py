@@ -133,7 +133,7 @@ def load(
         calibration=calibration,
         backoffs=backoffs,
         defaults=answer_defaults(options, config, path),
-        passage_form=EMBEDDED_PASSAGE_FORM if path == embedded() else PassageForm(),
+        passage_form=EMBEDDED_PASSAGE_FORM if chosen == embedded() else PassageForm(),
         trained_context=model.trained_context,
         crest_bytes=config.crest.max_bytes,
         learned=learned,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from app.config import Options
-from app.engine.loading import enlarged_copy, load
+from app.engine.loading import EMBEDDED_PASSAGE_FORM, enlarged_copy, load
 from app.locations import locate
 from app.models.discovery import BUILT_IN, embedded
 from engines.llama.enlarge import Enlargement
@@ -37,6 +38,15 @@ def test_the_embedded_model_is_called_as_in_the_list_of_models(tmp_path: Path) -
     engine = load(Options(drafters=()), locate(tmp_path))
     assert engine.name == BUILT_IN
     engine.close()
+
+
+def test_the_embedded_model_alone_gets_passages_in_the_form_of_its_training(tmp_path: Path) -> None:
+    locations, larger = locate(tmp_path), Enlargement(deeper=1)
+    assert load(Options(drafters=()), locations).passage_form == EMBEDDED_PASSAGE_FORM
+    enlarged = load(Options(drafters=()), locations, larger=larger)
+    assert enlarged.passage_form == EMBEDDED_PASSAGE_FORM, "the same weights"
+    copy = shutil.copy(embedded(), tmp_path / "other.gguf")
+    assert load(Options(model=str(copy), drafters=()), locations).passage_form.instructed
 
 
 def test_an_enlarged_copy_is_made_once_for_each_size(tmp_path: Path) -> None:
