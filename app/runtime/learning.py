@@ -27,7 +27,7 @@ from datastores.errors import ModelError, SpecchatError
 from datastores.storage.files import is_running, process_id, process_id_of
 from engines.child_process import ChildProcess
 
-POLL_S, REST_S = 0.1, 1.0
+POLL_S, REST_S = 0.1, 4.0
 """Seconds between two checks of the conditions: while a training runs, and while none does."""
 CHECK_S = 15.0
 """Seconds between two counts of new answers."""
