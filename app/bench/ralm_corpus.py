@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from app.bench.docs import indexed
+from app.bench.inverted_index import Integers, InvertedIndex, Segment, count_words
 from app.config import Options
 from app.conversation.imported_texts import ImportedTexts
 from app.indexing.passage_index import open_passages
@@ -31,10 +32,8 @@ from app.locations import locate
 from datastores.errors import InputError
 from datastores.passages.chunks import Passage, split
 from datastores.passages.embeddings import Vectors
-from datastores.passages.word_counts import PassageWords, count_words
 from engines.ralm.knowledge_base import KnowledgeBase, Query, TextKnowledgeBase
 from engines.retrieval.bm25 import CONTENT_WEIGHT
-from engines.retrieval.inverted_index import Integers, InvertedIndex, Segment
 from engines.retrieval.protocol import ScoredPassage
 from engines.retrieval.question_words import informative_words
 from engines.retrieval.vectors import VectorIndex
@@ -119,15 +118,12 @@ class SparseRetriever:
 
     def __init__(self, passages: Sequence[Passage], filler: int) -> None:
         self._passages = passages
-        counted = count_words([(one.chunk.heading, one.chunk.content) for one in passages])
-        sizes = np.array([len(words) for words in counted], np.int64)
-        words = PassageWords(np.arange(len(passages)), sizes, np.concatenate(counted))
-        self._index = InvertedIndex()
-        self._index.add([words])
+        words, lengths = count_words([(one.chunk.heading, one.chunk.content) for one in passages])
+        segments = [words]
         if filler > 0:
-            segment, lengths = _random_words(words, filler)
-            ids = np.arange(len(passages), len(passages) + filler)
-            self._index.add_segment(segment, ids, lengths)
+            segment, more = _random_words(words, len(passages), filler)
+            segments, lengths = [words, segment], np.concatenate([lengths, more])
+        self._index = InvertedIndex(segments, lengths)
 
     def __len__(self) -> int:
         return len(self._index)
@@ -217,15 +213,15 @@ def _split(texts: Mapping[Path, str]) -> list[Passage]:
     return passages
 
 
-def _random_words(words: PassageWords, count: int) -> tuple[Segment, Integers]:
-    """The words of `count` random passages, numbered after those of `words`, and how many each has.
+def _random_words(words: Segment, passages: int, count: int) -> tuple[Segment, Integers]:
+    """The words of `count` random passages, numbered after the `passages` of `words`, and how many
+    each has.
 
     Every word is in the same share of them as of `words`.
     """
     random = np.random.default_rng(0)
-    keys, holders = np.unique(words.keys, return_counts=True)
     rows = []
-    for number in random.binomial(count, holders / len(words.ids)).tolist():
+    for number in random.binomial(count, np.diff(words.starts) / passages).tolist():
         # Few are drawn with repetition, which hardly occurs; of many, each row has its chance.
         rare = number * 100 < count
         drawn = random.integers(0, count, number) if rare else random.random(count) * count < number
@@ -233,7 +229,7 @@ def _random_words(words: PassageWords, count: int) -> tuple[Segment, Integers]:
     starts = np.cumsum([0, *map(len, rows)])
     held = np.concatenate(rows).astype(np.int32)
     counts = np.full(len(held), CONTENT_WEIGHT * RANDOM_COUNT, np.float32)
-    segment = Segment(keys, starts, held + np.int32(len(words.ids)), counts)
+    segment = Segment(words.keys, starts, held + np.int32(passages), counts)
     return segment, np.bincount(held, minlength=count).astype(np.int64)
 
 

@@ -1,15 +1,13 @@
 """What follows a change of chats or imported texts: all that is built from them is updated.
 
-Passages and their word counts come first, since answers can use them at once and they need no
-model; token ids and CREST of the model's tokenizer follow. `embedding` is separate, since it may
-take hours.
+Passages come first, since answers can use them at once and they need no model; token ids and CREST
+of the model's tokenizer follow. `embedding` is separate, since it may take hours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import closing
-from itertools import chain
 from time import monotonic
 
 from app.indexing.corpus_index import CorpusIndex, IndexingProgress
@@ -17,7 +15,6 @@ from app.indexing.passage_index import names_of, open_passages, update
 from app.locations import Locations
 from datastores.library.library import Library
 from datastores.passages.store import PassageStore
-from datastores.passages.word_counts import StoredWords
 from datastores.pauses import pause_here
 
 REPORT_INTERVAL_S = 0.1
@@ -31,19 +28,17 @@ def is_due(index: CorpusIndex, locations: Locations) -> bool:
         StoreError: a store cannot be read.
     """
     with closing(open_passages(locations)) as passages:
-        stale = passages.names() != names_of(index.corpus.library)
-        return stale or bool(StoredWords(passages).missing()) or index.is_due()
+        return passages.names() != names_of(index.corpus.library) or index.is_due()
 
 
 def refresh_passages(library: Library, passages: PassageStore) -> Generator[IndexingProgress]:
-    """Bring passages and their word counts up to date; may be stopped at any yield.
+    """Bring passages up to date; may be stopped at any yield.
 
     Raises:
         StoreError: a store cannot be read or written.
     """
     total, report_at = 0, 0.0
-    counting = (0 for _ in StoredWords(passages).fill())
-    for left in chain(update(library, passages), counting):
+    for left in update(library, passages):
         pause_here()
         total = max(total, left)
         if monotonic() >= report_at:

@@ -1,7 +1,7 @@
-"""Passages on disk: the chunks of the library's texts, their word index, counts and vectors.
+"""Passages on disk: the chunks of the library's texts, their word index and vectors.
 
 This is a cache of the library, kept in step by the keys of texts. Removing a text erases every byte
-of it, in word counts and vectors, too.
+of it, in vectors, too.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ TOKENIZER = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
 
 def _passages(db: Database) -> None:
     # `vectors` are by chunk digest and of the model in `embedder`, for which `mean` and `deviation`
-    # describe inner products of unrelated texts (`embeddings`); `words` has the word counts of each
-    # passage (`word_counts`).
+    # describe inner products of unrelated texts (`embeddings`).
     db.executescript(
         f"""
         CREATE TABLE texts (key BLOB PRIMARY KEY, name TEXT NOT NULL DEFAULT '') WITHOUT ROWID;
@@ -67,16 +66,12 @@ def _passages(db: Database) -> None:
         WHEN NOT EXISTS (SELECT 1 FROM chunks WHERE digest = old.digest) BEGIN
             DELETE FROM vectors WHERE digest = old.digest;
         END;
-        CREATE TABLE words (
-            id INTEGER PRIMARY KEY REFERENCES chunks(id) ON DELETE CASCADE,
-            counts BLOB NOT NULL
-        );
         CREATE TABLE erasures (wanted INTEGER PRIMARY KEY);
         """
     )
 
 
-SCHEMA = Schema(7, _passages, lasting=frozenset({"texts", "chunks"}), cache=True)
+SCHEMA = Schema(8, _passages, lasting=frozenset({"texts", "chunks"}), cache=True)
 
 
 class PassageStore:

@@ -1,8 +1,8 @@
 """The retriever protocol.
 
-It is implemented by `bm25` (words, in the store), `word_index` (the same in memory, for many
-queries) and `dense` (vectors; exact or approximate). Each answers a batch of queries at once and
-scores a given subset with the same metric, as a speculative cache needs (RaLMSpec, section 3).
+It is implemented by `bm25` (words) and `dense` (vectors; exact or approximate). Each answers a
+batch of queries at once and scores a given subset with the same metric, as a speculative cache
+needs (RaLMSpec, section 3).
 """
 
 from __future__ import annotations
