@@ -63,8 +63,8 @@ def evaluate(
     for record in records:
         first = record.prompt_length
         for logits in _logits(model, record):
-            accepted += answer_acceptances(record, first, logits, sampling).sum()
-            agreed += answer_acceptances(record, first, logits, PREFERRED).sum()
+            accepted += float(answer_acceptances(record, first, logits, sampling).sum())
+            agreed += float(answer_acceptances(record, first, logits, PREFERRED).sum())
             first += len(logits)
         total += first - record.prompt_length
     return (accepted / total, agreed / total) if total else (0.0, 0.0)
