@@ -88,11 +88,8 @@ class PassageEmbedding:
         if embedder is not None and self._model is None and self._loading is None:
             self._loading = self._thread.submit(_load_warm, Path(embedder.path), self._locations)
 
-    def retriever(self, texts: frozenset[bytes] | None = None) -> DenseRetriever | None:
+    def retriever(self) -> DenseRetriever | None:
         """Searches the passages embedded so far; None if there are none, or no model for them.
-
-        Args:
-            texts: keys of the texts to search; None for all.
 
         Raises:
             StoreError: the store cannot be read.
@@ -104,39 +101,13 @@ class PassageEmbedding:
         model = self._usable(embedder)
         if model is None:
             return None
-        if texts is None and self._retriever is not None and self._retriever.embedder == embedder:
-            found = self._retriever
-        else:
-            found = DenseRetriever(
-                PassageStore(self._passages.store.new_connection()),
-                embedder,
-                model.encode_queries,
-                texts=texts,
+        found = self._retriever
+        if found is None or found.embedder != embedder:
+            found = self._retriever = DenseRetriever(
+                PassageStore(self._passages.store.new_connection()), embedder, model.encode_queries
             )
-        if texts is None:
-            self._retriever = found
         found.update()
         return found if len(found) else None
-
-    @property
-    def path(self) -> Path | None:
-        """The file of the model that made the stored vectors; None if there are none.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
-        embedder = self._stored.embedder
-        return Path(embedder.path) if embedder is not None else None
-
-    @property
-    def complete(self) -> bool:
-        """Whether every passage is embedded.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
-        embedded, total = self._stored.counts()
-        return embedded == total
 
     def embed(self) -> Generator[EmbeddingProgress | None]:
         """Have a process of the lowest priority embed all passages that are not embedded, a batch

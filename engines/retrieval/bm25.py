@@ -78,6 +78,7 @@ class Bm25Retriever:
     def __init__(self, passages: PassageStore) -> None:
         self._passages = passages
         self._frequencies: dict[str, int] = {}
+        self._counts: dict[frozenset[bytes], int] = {}
 
     def search(self, queries: Sequence[str], limit: int) -> list[list[ScoredPassage]]:
         """For each query the best `limit` passages that share a word with it."""
@@ -159,7 +160,10 @@ class Bm25Retriever:
 
     def passages_of(self, texts: Collection[bytes]) -> int:
         """Number of passages of the texts with these keys."""
-        return self._passages.count(texts)
+        chosen = frozenset(texts)
+        if chosen not in self._counts:
+            self._counts[chosen] = self._passages.count(chosen)
+        return self._counts[chosen]
 
     @cached_property
     def _count(self) -> int:

@@ -32,23 +32,21 @@ class DenseRetriever:
         encode: Encode,
         *,
         approximate: bool = False,
-        texts: frozenset[bytes] | None = None,
     ) -> None:
         """Args:
         passages: over a connection that writes nothing.
         embedder: the model whose vectors are searched.
         encode: encodes queries with the same model.
         approximate: search an HNSW graph instead of all vectors.
-        texts: keys of the texts to search; None for all.
         """
         self._passages = passages
         self._stored = StoredVectors(passages)
         self.embedder = embedder
         self._approximate = approximate
-        self._texts = texts
         self._version = -1
         self._index = VectorIndex(np.empty((0, embedder.width), np.float32), ())
         self._ids: frozenset[int] = frozenset()
+        self._of_texts: tuple[frozenset[bytes], list[int]] | None = None
         self.encode = encode
 
     def __len__(self) -> int:
@@ -60,10 +58,8 @@ class DenseRetriever:
         if version == self._version:
             return
         ids, vectors = self._stored.load(self.embedder)
-        if self._texts is not None:
-            among = np.isin(ids, np.array(self._passages.ids_of(self._texts), np.int64))
-            ids, vectors = ids[among], vectors[among]
         self._ids = frozenset(ids.tolist())
+        self._of_texts = None
         self._index = VectorIndex(vectors, ids.tolist(), approximate=self._approximate)
         self._version = version
 
@@ -84,8 +80,11 @@ class DenseRetriever:
     def nearest_of(self, query: Vectors, texts: Collection[bytes], limit: int) -> list[Passage]:
         """The `limit` passages of the texts with these keys nearest to an encoded query [width],
         ties by id."""
-        known = [number for number in self._passages.ids_of(texts) if number in self._ids]
-        return self._passages.passages(self._index.nearest_of(query, known, limit))
+        chosen = frozenset(texts)
+        if self._of_texts is None or self._of_texts[0] != chosen:
+            ids = [number for number in self._passages.ids_of(chosen) if number in self._ids]
+            self._of_texts = chosen, ids
+        return self._passages.passages(self._index.nearest_of(query, self._of_texts[1], limit))
 
     def score(self, queries: Sequence[str], passages: Sequence[int]) -> list[list[float]]:
         """For each query the score of each of `passages` (ids); `MISSING` without a vector."""

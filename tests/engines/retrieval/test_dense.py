@@ -156,7 +156,7 @@ def test_both_retrievers_rank_by_inner_product(
         assert searched.score(["word3"], [-5]) == [[MISSING]]
 
 
-def test_it_follows_the_store_and_some_texts_alone(
+def test_it_follows_the_store(
     passages: PassageStore, stored: StoredVectors, retriever: DenseRetriever
 ) -> None:
     passages.remove([key(4)])
@@ -166,11 +166,12 @@ def test_it_follows_the_store_and_some_texts_alone(
     retriever.update()
     assert len(retriever) == 60
     assert retriever.search(["zebra crossing"], 1)[0][0].passage.text == b"new"
-    texts = frozenset([key(10), key(11)])
-    own = PassageStore(passages.store.new_connection())
-    with closing(DenseRetriever(own, MODEL, encode, texts=texts)) as some:
-        some.update()
-        assert {one.passage.text for one in some.search(["word3"], -1)[0]} == texts
+    (query,) = retriever.encode(["zebra crossing"])
+    texts = {b"new", key(10)}
+    assert len(retriever.nearest_of(query, texts, 9)) == 2
+    passages.remove([b"new"])
+    retriever.update()
+    assert [one.text for one in retriever.nearest_of(query, texts, 9)] == [key(10)]
 
 
 def test_vectors_without_a_scale_wait_for_it_and_are_kept(
