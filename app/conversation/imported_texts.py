@@ -85,7 +85,7 @@ class ImportedTexts:
         self.locations = locations
         self.embedding = embedding
         self._stride_schedulers = defaultdict[frozenset[str], OptimalStride](
-            partial(OptimalStride, asynchronous=True, max_stride=MAX_STRIDE)
+            partial(OptimalStride, asynchronous=False, max_stride=MAX_STRIDE)
         )
         self._library = library
         self._passages = passages
