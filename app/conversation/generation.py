@@ -7,7 +7,7 @@ benchmarks alike.
 from __future__ import annotations
 
 from codecs import getincrementaldecoder
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -50,6 +50,8 @@ class GenerationRequest:
         marks: texts of control tokens to keep in the text, besides those that mark reasoning.
         logits: whether each step keeps the logits of all its tokens, which nothing else then gets.
         constrain: restricts the tokens that are drawn; None for no restriction.
+        complete: whether `tokens[start:]` is all that is wanted of the answer; None if only the
+            model knows.
     """
 
     messages: Sequence[Message]
@@ -61,6 +63,7 @@ class GenerationRequest:
     marks: Sequence[str] = ()
     logits: bool = False
     constrain: Constrain | None = None
+    complete: Callable[[Sequence[int], int], bool] | None = None
 
 
 def generate(
@@ -139,7 +142,13 @@ def _decode(engine: Engine, request: GenerationRequest, statistics: Statistics) 
         engine.drafters,
         engine.budget,
         make_sampler(request.sampling),
-        stop_criteria(engine, longest - written % longest, request.end.stop, request.written),
+        stop_criteria(
+            engine,
+            longest - written % longest,
+            request.end.stop,
+            request.written,
+            request.complete,
+        ),
         temperature=request.sampling.temperature,
         answered=written,
         keep=keep,
@@ -154,9 +163,14 @@ def _every_row(size: int, position: int, origins: Sequence[int]) -> tuple[Sequen
 
 
 def stop_criteria(
-    engine: Engine, limit: int, sequences: Sequence[str], written: Sequence[int] = ()
+    engine: Engine,
+    limit: int,
+    sequences: Sequence[str],
+    written: Sequence[int] = (),
+    complete: Callable[[Sequence[int], int], bool] | None = None,
 ) -> StopCriteria:
-    """Stop at a stop token, after `limit` tokens, at one of `sequences`, or in a loop.
+    """Stop at a stop token, after `limit` tokens, at one of `sequences`, in a loop, or once the
+    answer is `complete`.
 
     Args:
         written: tokens of the answer so far; a loop at their end does not end it again.
@@ -171,6 +185,8 @@ def stop_criteria(
 
     def ends(tokens: Sequence[int], start: int) -> str:
         if sequences and found.end_with(tokens, start):
+            return FINISH_STOP
+        if complete is not None and complete(tokens, start):
             return FINISH_STOP
         return FINISH_REPETITION if repeats(tokens, start + skipped) else ""
 

@@ -10,7 +10,7 @@ only where it is new.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -34,13 +34,19 @@ from datastores.chats.usage import MODEL_KEY
 from datastores.errors import InputError, ModelError
 from datastores.redaction import redact
 from engines.chat_template.prompt_builder import Message, Tool, ToolCall
-from engines.chat_template.reasoning import prompt_opening, split_reasoning
-from engines.chat_template.tool_calls import MARKS, CallStream, is_marked, names_of
+from engines.chat_template.reasoning import marked_piece, prompt_opening, split_reasoning
+from engines.chat_template.tool_calls import MARKS, CallStream, ends_call, is_marked, names_of
 from engines.sampler import Constrain
-from engines.target import ParkingTarget
+from engines.target import ParkingTarget, Vocabulary
 
+REASONS = (
+    "this model reasons before it answers: leave out response_format, and tool_choice other than"
+    " auto"
+)
 REQUESTED = "the request"
 """What sampling settings belong to, in errors."""
+CALL_ENDS = (b"}", b"]", b">", b"`")
+"""What calls end with, in all forms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,7 @@ class ProgramRequest:
         stop: texts that end the answer.
         logits: whether every step has the logits of its tokens; nothing is then learned from them.
         store: whether the answer may be kept, if the settings allow it.
+        single_call: whether the first call of a tool ends the answer.
         constrain: restricts the tokens that are drawn; None for no restriction.
     """
 
@@ -65,6 +72,7 @@ class ProgramRequest:
     stop: tuple[str, ...] = ()
     logits: bool = False
     store: bool = True
+    single_call: bool = False
     constrain: Constrain | None = None
 
     @property
@@ -138,14 +146,19 @@ class ProgramAnswers:
         defaults = self.engine.defaults
         stop = (*request.stop, *(self.engine.stop if request.messages else ()))
         messages = self.kept.recognised(request.messages)
+        prompt = self._render(messages, request)
+        complete = None
+        if request.tools and request.single_call:
+            complete = _ends_call(self.engine.vocabulary, prompt, names_of(request.tools))
         return GenerationRequest(
             messages,
             defaults.draw(request.sampling, REQUESTED),
             defaults.end(request.sampling, stop, REQUESTED),
-            prompt=self._render(messages, request),
+            prompt=prompt,
             marks=MARKS if request.tools else (),
             logits=request.logits,
             constrain=request.constrain,
+            complete=complete,
         )
 
     def _render(self, messages: Sequence[Message], request: ProgramRequest) -> list[int]:
@@ -157,7 +170,7 @@ class ProgramAnswers:
         else:
             prompt = self.engine.render_text(request.text)
         if request.constrain and prompt_opening(self.engine.vocabulary, prompt):
-            raise InputError("this model reasons before it answers: leave out response_format")
+            raise InputError(REASONS)
         if len(prompt) >= self.engine.target.context_length:
             raise overflow(self.engine, len(prompt))
         return prompt
@@ -208,13 +221,14 @@ class ProgramAnswers:
 
     def _remember(self, request: ProgramRequest, chat: records.Chat | None, given: _Given) -> None:
         split = split_reasoning(given.text)
-        stream = CallStream(names_of(request.tools))
+        stream = CallStream(names_of(request.tools), request.single_call)
         content = stream.append(split.answer, last=True) if request.tools else split.answer
         calls = tuple(ToolCall("", call.name, call.arguments) for call in stream.calls)
         answer = Message(records.ASSISTANT, content, calls=calls)
         written, tokens = split.answer, [] if split.marked else given.tokens
-        if calls and not is_marked(written):
-            # Not as the model was trained to call: shown its own form, it calls again and again.
+        if calls and (request.single_call or not is_marked(written)):
+            # Cut off, or not as the model was trained to call: shown such a form of its own, it
+            # calls again and again.
             written, tokens = "", []
         self.kept.remember(request.messages, answer, written, tokens, chat)
 
@@ -231,6 +245,21 @@ class ProgramAnswers:
             partial(self.kept.holds, chat.id),
             looped=given.finish in (records.LOOPED, FINISH_INTERRUPTED),
         )
+
+
+def _ends_call(
+    vocabulary: Vocabulary, prompt: Sequence[int], names: Collection[str]
+) -> Callable[[Sequence[int], int], bool]:
+    """Whether an answer to `prompt`, `tokens[start:]`, ends with a call of one of the tools."""
+    piece, opening = marked_piece(vocabulary, MARKS), prompt_opening(vocabulary, prompt)
+
+    def ends(tokens: Sequence[int], start: int) -> bool:
+        if not piece(tokens[-1]).rstrip().endswith(CALL_ENDS):
+            return False
+        text = b"".join(map(piece, tokens[start:])).decode("utf-8", "replace")
+        return ends_call(split_reasoning(opening + text).answer.rstrip(), names)
+
+    return ends
 
 
 def _has_secret(request: ProgramRequest, given: _Given) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
 from engines.budget.loss_limit import DrafterBackoffs
 from engines.budget.protocol import Budget
+from engines.chat_template.prompt_builder import Tool
 from engines.drafters.protocol import Drafter
 from engines.sampler import Constrain, Sampling
 from engines.state_encoding import PASS_S
@@ -39,7 +40,6 @@ class PassageForm:
     """How a model is given passages of imported texts.
 
     Attributes:
-        json_form: makes what restricts answers to the JSON of a schema; None if the engine cannot.
         max_passages: most passages before a question.
         max_items: most list items in those passages; 0 for all.
         instructed: whether the model follows instructions about them. It then gets every passage
@@ -111,6 +111,8 @@ class Engine:
         path: the model's file or folder.
         render: makes a prompt's token ids from messages, with stored ids of earlier answers.
         render_text: makes them from a whole prompt as text, in which control tokens are recognised.
+        json_form: makes what restricts answers to the JSON of a schema; None if the engine cannot.
+        call_form: likewise to a call of some tools, of which those named are strict, or to many.
         passage_form: how it is given passages of imported texts.
         trained_context: longest context that the model allows; 0 if unknown.
         crest_bytes: disk space CREST may take.
@@ -139,6 +141,7 @@ class Engine:
     learned: LearnedState
     render_text: Callable[[str], list[int]]
     json_form: Callable[[Mapping[str, Any]], Constrain] | None = None
+    call_form: Callable[[Sequence[Tool], Collection[str], bool], Constrain] | None = None
     stop: tuple[str, ...] = ()
     restrictions: tuple[str, ...] = ()
     passage_form: PassageForm = PassageForm()

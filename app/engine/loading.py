@@ -125,6 +125,7 @@ def load(
         render=model.render,
         render_text=model.template.render_text,
         json_form=model.json_form,
+        call_form=model.call_form,
         stop=model.template.stop,
         restrictions=model.restrictions,
         drafters=make_drafters(names, resources),

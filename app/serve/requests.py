@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from app.serve.schema import (
     CompletionRequest,
     Content,
     DeveloperMessage,
+    FunctionChoice,
     JsonFormat,
     Sampled,
     SystemMessage,
@@ -30,6 +31,10 @@ from engines.chat_template.prompt_builder import TOOL, Message, Tool, ToolCall
 
 SETTINGS = ("temperature", "top_p", "top_k", "min_p", "repeat_penalty", "seed", MAX_TOKENS)
 """Settings of a request that have the names of a chat's."""
+STRICT_CHOICE = (
+    "true needs tool_choice required or a function's name; where the model decides whether it"
+    " calls, send false"
+)
 PART_BREAK = "\n"
 """Joins the parts of a message's content."""
 
@@ -58,7 +63,35 @@ def chat_request(body: ChatRequest) -> ProgramRequest:
         stop=_stop(body),
         logits=bool(body.logprobs),
         store=body.store is not False,
+        single_call=body.parallel_tool_calls is False,
     )
+
+
+def required_calls(body: ChatRequest, tools: Sequence[Tool]) -> list[Tool]:
+    """Those of `tools`, one of which has to be called; none if the model decides.
+
+    Raises:
+        RequestError: there is no such tool, or the choice does not fit the rest of the body.
+    """
+    choice = body.tool_choice
+    if choice == "required":
+        called = list(tools)
+    elif isinstance(choice, FunctionChoice):
+        called = [tool for tool in tools if tool["function"]["name"] == choice.function.name]
+    else:
+        for index, tool in enumerate(body.tools or () if choice != "none" else ()):
+            if tool.function.strict:
+                param = f"tools[{index}].function.strict"
+                raise RequestError(f"{param}: {STRICT_CHOICE}", param=param)
+        return []
+    if not called:
+        raise RequestError("tool_choice: there is no such tool", param="tool_choice")
+    return called
+
+
+def strict_tools(body: ChatRequest) -> frozenset[str]:
+    """The names of the tools whose calls have to obey their schemas."""
+    return frozenset(tool.function.name for tool in body.tools or () if tool.function.strict)
 
 
 def completion_request(body: CompletionRequest) -> ProgramRequest:

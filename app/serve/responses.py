@@ -49,6 +49,7 @@ class AnswerParts:
     Attributes:
         plain: whether all of it is text, as in a completion.
         tools: names of the tools that can be called.
+        single_call: whether the first call ends the answer.
         logprobs: makes those of the tokens, if they are asked for.
         end: the last event, once it has come.
         text: all of the text so far, as the model wrote it.
@@ -57,6 +58,7 @@ class AnswerParts:
 
     plain: bool = False
     tools: Collection[str] = ()
+    single_call: bool = False
     logprobs: TokenLogprobs | None = None
     end: Finished | None = None
     text: str = ""
@@ -97,7 +99,7 @@ class AnswerParts:
         reasoning, self._reasoned = thought[self._reasoned :], max(self._reasoned, len(thought))
         calls: list[WrittenCall] = []
         if self.tools:
-            self._calls = self._calls or CallStream(self.tools)
+            self._calls = self._calls or CallStream(self.tools, self.single_call)
             content = self._calls.append(content, last=last)
             calls = self._calls.calls[self.called :]
             self.called += len(calls)

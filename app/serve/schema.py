@@ -113,13 +113,26 @@ class Function(Object):
     name: Name
     description: str | None = None
     parameters: dict[str, Any] | None = None
-    strict: Literal[False] | None = None
+    strict: bool | None = None
 
 
 class FunctionTool(Object):
     """A tool."""
 
     function: Function
+    type: Literal["function"] = "function"
+
+
+class FunctionName(Object):
+    """The name of a function."""
+
+    name: Name
+
+
+class FunctionChoice(Object):
+    """A function that has to be called."""
+
+    function: FunctionName
     type: Literal["function"] = "function"
 
 
@@ -184,8 +197,8 @@ class ChatRequest(Sampled, kw_only=True):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=MAX_TOP)] | None = None
     tools: list[FunctionTool] | None = None
-    tool_choice: Literal["auto", "none"] | None = None
-    parallel_tool_calls: Literal[True] | None = None
+    tool_choice: Literal["auto", "none", "required"] | FunctionChoice | None = None
+    parallel_tool_calls: bool | None = None
     response_format: TextFormat | JsonFormat | SchemaFormat | None = None
     modalities: list[Literal["text"]] | None = None
     service_tier: Literal["auto", "default"] | None = None

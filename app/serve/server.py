@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -31,15 +31,20 @@ from app.serve.errors import RequestError, as_request_error
 from app.serve.logprobs import TokenLogprobs
 from app.serve.metrics import CONTENT_TYPE, Metrics
 from app.serve.openapi import openapi
-from app.serve.requests import answer_schema, chat_request, completion_request
+from app.serve.requests import (
+    answer_schema,
+    chat_request,
+    completion_request,
+    required_calls,
+    strict_tools,
+)
 from app.serve.responses import DONE, AnswerParts, ResponseForm, as_json, server_sent
 from app.serve.schema import ChatRequest, CompletionRequest, EmbeddingRequest, Sampled, read
 from datastores.errors import InputError, SpecchatError
 from engines.chat_template.tool_calls import names_of
 from engines.sampler import Constrain
 
-FORM = "response_format"
-NO_GRAMMARS = "response_format needs a GGUF model: others have no grammars"
+NO_GRAMMARS = "needs a GGUF model: others have no grammars"
 CLIENT_GONE = 499
 """Nginx' status for a client that went away; nobody gets it, but it is counted."""
 
@@ -112,26 +117,28 @@ class Endpoint:
 
     async def _chat(self, request: Request) -> Response:
         body = read(await read_body(request), ChatRequest)
-        asked = replace(chat_request(body), constrain=await self._form(answer_schema(body)))
+        asked = chat_request(body)
+        asked = replace(asked, constrain=await self._constrain(body, asked))
         top = body.top_logprobs or 0
         logprobs = TokenLogprobs(self._engine.vocabulary, top) if asked.logits else None
-        parts = AnswerParts(tools=names_of(asked.tools), logprobs=logprobs)
+        tools = names_of(asked.tools)
+        parts = AnswerParts(tools=tools, single_call=asked.single_call, logprobs=logprobs)
         return await self._answer(request, body, asked, parts)
 
-    async def _form(self, schema: Mapping[str, Any] | None) -> Constrain | None:
-        """What restricts an answer to `schema`.
+    async def _constrain(self, body: ChatRequest, asked: ProgramRequest) -> Constrain | None:
+        """What restricts the answer: the schema of its JSON, or tools that have to be called.
 
         Raises:
-            RequestError: the schema is invalid or not supported.
+            RequestError: it is invalid or not supported.
         """
-        if schema is None:
-            return None
-        if self._engine.json_form is None:
-            raise RequestError(NO_GRAMMARS, param=FORM)
-        try:
-            return await asyncio.to_thread(self._engine.json_form, schema)
-        except InputError as error:
-            raise RequestError(f"{FORM}: {error}", param=FORM) from error
+        schema, engine = answer_schema(body), self._engine
+        if called := required_calls(body, asked.tools):
+            return await _grammar(
+                "tool_choice", engine.call_form, called, strict_tools(body), not asked.single_call
+            )
+        if schema is not None:
+            return await _grammar("response_format", engine.json_form, schema)
+        return None
 
     async def _complete(self, request: Request) -> Response:
         body = read(await read_body(request), CompletionRequest)
@@ -217,6 +224,20 @@ class EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             await self._events.aclose()
+
+
+async def _grammar(param: str, make: Callable[..., Constrain] | None, *of: object) -> Constrain:
+    """What `make` makes of the field `param`.
+
+    Raises:
+        RequestError: it cannot be obeyed.
+    """
+    if make is None:
+        raise RequestError(f"{param} {NO_GRAMMARS}", param=param)
+    try:
+        return await asyncio.to_thread(make, *of)
+    except InputError as error:
+        raise RequestError(f"{param}: {error}", param=param) from error
 
 
 async def _unless_gone(request: Request, work: Awaitable[T]) -> T:

@@ -37,6 +37,7 @@ from engines.chat_template.prompt_builder import (
     restore_generation_prompts,
 )
 from engines.chat_template.render_process import RenderProcess
+from engines.chat_template.tool_calls import CallForm, call_form
 
 BASE_MODEL = (
     "A base model: its file has no chat template. It continues texts rather than answering, and is"
@@ -121,6 +122,11 @@ class ChatTemplate:
     def takes_tools(self) -> bool:
         """Whether the template has a place for tools."""
         return "tools" in self._source and isinstance(self._renderer, RenderProcess)
+
+    @property
+    def call_form(self) -> CallForm:
+        """How the model writes calls of tools."""
+        return call_form(self._source)
 
     @property
     def problem(self) -> str:

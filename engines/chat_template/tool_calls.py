@@ -29,6 +29,43 @@ OPENINGS = (OPEN, MISTRAL, PYTHON_TAG)
 MARKS = (OPEN, CLOSE, MISTRAL, ARGUMENTS, CALL_ID, PYTHON_TAG)
 """The marks, which are control tokens of some models."""
 
+
+@dataclass(frozen=True, slots=True)
+class CallForm:
+    """How a model writes calls: the texts before the first name, between a name and its arguments,
+    between two calls, and after the last.
+
+    Attributes:
+        mark: what a chat template of this form has in it.
+    """
+
+    mark: str
+    before: str
+    middle: str
+    between: str
+    after: str
+
+
+CALL_FORMS = (
+    CallForm(
+        OPEN,
+        f'{OPEN}\n{{"name": "',
+        '", "arguments": ',
+        f'}}\n{CLOSE}\n{OPEN}\n{{"name": "',
+        f"}}\n{CLOSE}",
+    ),
+    CallForm(ARGUMENTS, MISTRAL, ARGUMENTS, MISTRAL, ""),
+    CallForm(MISTRAL, f'{MISTRAL} [{{"name": "', '", "arguments": ', '}, {"name": "', "}]"),
+    CallForm("", '{"name": "', '", "parameters": ', '}; {"name": "', "}"),
+)
+"""The forms in which models are made to call a tool; Llama 3's for those of no other."""
+
+
+def call_form(template: str) -> CallForm:
+    """The form of the calls of a model with the chat template `template`."""
+    return next(form for form in CALL_FORMS if form.mark in template)
+
+
 MAX_CLOSINGS = 64
 """A call's text may hold its own closing mark; it is parsed again at so many."""
 
@@ -52,6 +89,15 @@ def names_of(tools: Sequence[Tool]) -> frozenset[str]:
     return frozenset(str(tool["function"]["name"]) for tool in tools)
 
 
+def ends_call(text: str, names: Collection[str]) -> bool:
+    """Whether `text`, an answer so far, ends with a call of one of the tools `names`."""
+    if not text.endswith((CLOSE,) if OPEN in text else ("}", "]", FENCE)):
+        return False
+    stream = CallStream(names)
+    stream.append(text, last=True)
+    return bool(stream.calls)
+
+
 def is_marked(text: str) -> bool:
     """Whether the calls in `text` are in a form of their own, not in a block of code."""
     return any(mark in text for mark in OPENINGS) or text.lstrip().startswith(BARE)
@@ -63,10 +109,12 @@ class CallStream:
 
     Attributes:
         names: the tools that can be called.
+        single: whether the first call ends the answer.
         calls: the calls found so far.
     """
 
     names: Collection[str]
+    single: bool = False
     calls: list[WrittenCall] = field(default_factory=list)
     _text: str = ""  # not returned yet
     _begun: bool = False  # whether any of the answer was returned or taken as a call
@@ -82,7 +130,7 @@ class CallStream:
         return "".join(self._take(last))
 
     def _take(self, last: bool) -> Iterator[str]:
-        while self._text:
+        while self._text and not (self.single and self.calls):
             at, mark = self._mark()
             if not mark:
                 at = len(self._text) - (0 if last else self._possible())
@@ -136,7 +184,7 @@ class CallStream:
         found = _mistral_calls(text) if mark == MISTRAL else _bare_calls(text)
         if not found or not all(call.name in self.names for call in found):
             return False
-        self.calls += found
+        self.calls += found[:1] if self.single else found
         self._text = ""
         return True
 

@@ -44,7 +44,7 @@ class HfModel:
     vocabulary: Vocabulary
     template: ChatTemplate
     trained_context: int
-    json_form = None  # transformers has no grammars
+    json_form = call_form = None  # transformers has no grammars
 
     def render(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
         """Token ids of the prompt, up to the beginning of the answer."""

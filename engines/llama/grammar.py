@@ -1,4 +1,4 @@
-"""Answers in the form of a JSON schema, by llama.cpp's grammars.
+"""Answers in the form of a JSON schema, or of calls of tools, by llama.cpp's grammars.
 
 A grammar removes tokens from the target's distribution. What it allows depends on the answer so far
 alone, and the walk through a draft draws every token of the answer exactly once and in order. So
@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from llama_cpp import llama_cpp as lib
-from llama_cpp.llama_grammar import json_schema_to_gbnf
+from llama_cpp.llama_grammar import SchemaConverter
 
 from datastores.errors import InputError
+from engines.chat_template.prompt_builder import Tool
+from engines.chat_template.tool_calls import CallForm
 from engines.llama import native
 from engines.llama.context import Weights, free_with
 from engines.sampler import Draw
@@ -56,14 +58,90 @@ def json_grammar(schema: Mapping[str, Any]) -> str:
     Raises:
         InputError: it is not a schema, or has a keyword that the grammar would not obey.
     """
-    if len(text := json.dumps(schema)) > MAX_SCHEMA_BYTES:
-        raise InputError(f"the schema has more than {MAX_SCHEMA_BYTES // 1024} KiB: shorten it")
-    for keyword in _disobeyed(schema, MAX_DEPTH):
-        raise InputError(f"the schema has {keyword}, which is not supported")
+    rules = _Rules()
+    return rules.grammar(rules.add(schema, "answer"))
+
+
+def call_grammar(
+    form: CallForm, tools: Sequence[Tool], strict: Collection[str] = (), *, many: bool = True
+) -> str:
+    """The grammar, in GBNF, of one call of `tools` in a model's own form, or of `many` in a row.
+
+    Arguments obey the tool's schema. Where the grammar would not obey all of that, a tool that is
+    not named in `strict` may get any object.
+
+    Raises:
+        InputError: the schema of a strict tool is not supported.
+    """
+    rules = _Rules()
+    calls = (_call(rules, f"tool-{index}", tool, strict, form) for index, tool in enumerate(tools))
+    call = f"({' | '.join(calls)})"
+    more = f" ({_literal(form.between)} {call})*" if many else ""
+    return rules.grammar(f"{_literal(form.before)} {call}{more} {_literal(form.after)}")
+
+
+def _call(rules: _Rules, rule: str, tool: Tool, strict: Collection[str], form: CallForm) -> str:
+    """The name of `tool` and its arguments, as a part of a rule."""
+    function = tool["function"]
+    name, schema = function["name"], function["parameters"]
     try:
-        return str(json_schema_to_gbnf(text))
-    except UNREADABLE as error:
-        raise InputError(f"the schema cannot be used: {str(error)[:200] or 'invalid'}") from error
+        if schema.get("type", "object") != "object":
+            raise InputError("the schema of arguments must be of an object")
+        arguments = rules.add(schema, rule)
+    except InputError as error:
+        if name in strict:
+            raise InputError(f"{name} cannot be strict: {error}") from error
+        arguments = rules.add({"type": "object"}, f"{rule}-any")
+    return f"{_literal(name + form.middle)} {arguments}"
+
+
+def _literal(text: str) -> str:
+    """`text`, in ASCII, as GBNF writes it; empty for nothing."""
+    return json.dumps(text) if text else ""
+
+
+def _converter() -> Any:
+    """llama-cpp-python's converter of schemas, which has no types."""
+    return SchemaConverter(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
+
+
+class _Rules:
+    """The rules of some schemas. One that is referred to gets a rule of a name of its own: the
+    converter's, the last part of the reference, may be that of another rule."""
+
+    def __init__(self) -> None:
+        self._converter = _converter()
+        self._converter._resolve_ref = self._refer
+        self._named: dict[str, str] = {}
+
+    def add(self, schema: Mapping[str, Any], rule: str) -> str:
+        """Add the rules of `schema`, and return the name of the first.
+
+        Raises:
+            InputError: it is not a schema, or has a keyword that they would not obey.
+        """
+        if len(text := json.dumps(schema)) > MAX_SCHEMA_BYTES:
+            raise InputError(f"the schema has more than {MAX_SCHEMA_BYTES // 1024} KiB: shorten it")
+        for keyword in _disobeyed(schema, MAX_DEPTH):
+            raise InputError(f"the schema has {keyword}, which is not supported")
+        try:
+            resolved = self._converter.resolve_refs(json.loads(text), rule)
+            return str(self._converter.visit(resolved, rule))
+        except UNREADABLE as error:
+            problem = str(error)[:200] or "invalid"
+            raise InputError(f"the schema cannot be used: {problem}") from error
+
+    def grammar(self, root: str) -> str:
+        """All rules, with `root` for the whole answer."""
+        return f"root ::= {root}\n{self._converter.format_grammar()}"
+
+    def _refer(self, ref: str) -> str:
+        """The rule of what `ref` refers to."""
+        if ref not in self._named:
+            self._named[ref] = name = f"ref-{len(self._named)}"
+            if (rule := self._converter.visit(self._converter._refs[ref], name)) != name:
+                self._converter._add_rule(name, rule)
+        return self._named[ref]
 
 
 def _disobeyed(schema: object, depth: int) -> Iterator[str]:

@@ -12,7 +12,7 @@ KV cache's padded length changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,7 +37,7 @@ from engines.llama.context import (
 from engines.llama.devices import free_gpu_memory, offloads
 from engines.llama.forward import PrefillChunkSize
 from engines.llama.gguf import F16, check_header
-from engines.llama.grammar import Grammar, json_grammar
+from engines.llama.grammar import Grammar, call_grammar, json_grammar
 from engines.llama.native import LOGGER
 from engines.llama.prediction_heads import open_heads, open_weights
 from engines.llama.probe import probe_heads, probe_once
@@ -99,6 +99,15 @@ class LlamaModel:
             InputError: the schema is invalid, or has what is not supported.
         """
         return Grammar(self.target.weights, json_grammar(schema)).constrain
+
+    def call_form(self, tools: Sequence[Tool], strict: Collection[str], many: bool) -> Constrain:
+        """What restricts an answer to a call of `tools`, or to `many`; see `call_grammar`.
+
+        Raises:
+            InputError: the schema of a tool named in `strict` is not supported.
+        """
+        grammar = call_grammar(self.template.call_form, tools, strict, many=many)
+        return Grammar(self.target.weights, grammar).constrain
 
     @property
     def restrictions(self) -> tuple[str, ...]:

@@ -159,6 +159,43 @@ def test_calls_come_back_as_data(tmp_path: Path, locations: Locations, history: 
         assert plain["message"]["content"].endswith(CALL)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "written",
+    [
+        f"<think>\n{CALL}\n</think>\n\nI look.\n{CALL}\n{CALL}",
+        '{"name": "look", "parameters": {"path": "a.py"}}; {"name": "look", "parameters": {}}',
+        '[TOOL_CALLS][{"name": "look", "arguments": {"path": "a.py"}}, {"name": "look"}]',
+    ],
+)
+def test_one_call_ends_an_answer_where_no_more_are_wanted(
+    tmp_path: Path, locations: Locations, history: History, written: str, stream: bool
+) -> None:
+    engine = speaking_engine(tmp_path, lambda _: written.encode())
+    with endpoint(engine, locations, history) as client:
+        asked = client.ask("?", tools=TOOLS, parallel_tool_calls=False, stream=stream)
+        if stream:
+            parts = [chunk["choices"][0]["delta"] for chunk in events(asked)]
+        else:
+            parts = [asked.json()["choices"][0]["message"]]
+        (call,) = [call for part in parts for call in part.get("tool_calls", ())]
+        assert call["function"] == {"name": "look", "arguments": '{"path": "a.py"}'}
+        content = "".join(part.get("content") or "" for part in parts)
+        assert content == ("I look." if "I look." in written else "")
+
+
+def test_calls_are_forced_only_where_a_grammar_can(client: Client) -> None:
+    """The scripted engine has none."""
+    named = {"type": "function", "function": {"name": "look"}}
+    for choice in ("required", named):
+        error = client.ask("?", tools=TOOLS, tool_choice=choice).json()["error"]
+        assert "GGUF" in error["message"]
+    strict = [{"function": {"name": "look", "strict": True}}]
+    error = client.ask("?", tools=strict).json()["error"]
+    assert error["param"] == "tools[0].function.strict"
+    assert client.ask("?", tools=strict, tool_choice="none").status_code == 200
+
+
 def test_an_earlier_call_and_its_result_are_sent_back(client: Client) -> None:
     call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     messages = [
@@ -177,6 +214,8 @@ def test_an_earlier_call_and_its_result_are_sent_back(client: Client) -> None:
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"response_format": {"type": "yaml"}}, "response_format.type"),
         ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
+        ({"tool_choice": {"type": "custom", "custom": {"name": "f"}}}, "tool_choice"),
         ({"presence_penalty": 0.5}, "presence_penalty"),
         ({"audio": {"voice": "x"}}, "audio"),
         ({"temperature": -1}, "temperature"),
