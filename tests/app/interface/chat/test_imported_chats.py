@@ -137,7 +137,7 @@ async def test_a_citation_of_one_opens_it_at_the_message(stage: Make) -> None:
     async with made.app.run_test(size=(80, 24)) as pilot:
         await ready(pilot, made)
         await ask(pilot, made, "How?")
-        assert "[1] chatgpt.zip: Knots (2025-08-12), message 2" in shown(made)
+        assert "[1] chatgpt.zip: Knots (2025-08-12), message 1" in shown(made)
         await pilot.press("alt+s")
         await until(pilot, lambda: isinstance(made.app.screen, CitedPassages))
         await until(
