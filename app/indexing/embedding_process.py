@@ -113,7 +113,7 @@ def embed(
     last, size = b"", 1
     while batch := stored.unembedded(last, size):
         started = perf_counter()
-        vectors = model.encode_passages([(one.introduction, one.units) for one in batch])
+        vectors = model.encode_passages([one.text for one in batch])
         last, seconds = batch[-1].digest, perf_counter() - started
         stored.add(embedder, [one.digest for one in batch], vectors)
         done += len(batch)

@@ -15,13 +15,10 @@ MAX_CHARACTERS = 1024
 """Size of a chunk: about 256 tokens of English, as in RaLMSpec (section 5.1)."""
 MIN_SECTION_CHARACTERS = MAX_CHARACTERS // 2
 """Length of a chunk from which a heading begins a new one, so that short sections stay together."""
-MAX_UNIT_CHARACTERS = 120
-"""Size of a unit of several sentences or lines."""
 HEADING_SEPARATOR = " > "
 
 HEADING = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
 FENCE = re.compile(r"[ \t]*(```+|~~~+)")
-SENTENCE_END = re.compile(r"(?<=[.!?])(?=\s)|(?<=[。！？])|(?=\n)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +96,6 @@ def split(text: str, max_characters: int = MAX_CHARACTERS) -> Iterator[Chunk]:
         packed.append(block)
     if packed:
         yield _chunk(heading, packed)
-
-
-def split_units(content: str) -> list[str]:
-    """`content` in units that each say one thing, in order and without loss: sentences or lines, as
-    many together as have `MAX_UNIT_CHARACTERS`. A longer one is a unit of its own."""
-    units: list[str] = []
-    for sentence in SENTENCE_END.split(content):
-        if units and len(units[-1]) + len(sentence) <= MAX_UNIT_CHARACTERS:
-            units[-1] += sentence
-        else:
-            units.append(sentence)
-    return units
 
 
 def _length(blocks: list[_Block]) -> int:

@@ -1,8 +1,7 @@
 """Stored vectors of passages, of one embedding model at a time.
 
-A passage has a vector for each of its units (`chunks.split_units`), or one. They belong to the
-digest of a chunk, so that a changed text keeps the vectors of its unchanged chunks. Removing a text
-erases its vectors. Vectors of another model are dropped, never mixed.
+A vector belongs to the digest of a chunk, so that a changed text keeps the vectors of its unchanged
+chunks. Removing a text erases its vectors. Vectors of another model are dropped, never mixed.
 """
 
 from __future__ import annotations
@@ -15,17 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datastores.errors import StoreError
-from datastores.passages.chunks import HEADING_SEPARATOR, split_units
+from datastores.passages.chunks import HEADING_SEPARATOR
 from datastores.passages.store import PassageStore
 
 Vectors = NDArray[np.float32]
 
-STORED = np.dtype("i1")
-"""A vector's numbers as multiples of its largest, of which only the direction counts. That changes
-an inner product by at most .002, and by .0002 on average."""
-LARGEST = 127
-LOADED_AT_ONCE = 1 << 10
-"""Passages in a batch of rows."""
+STORED = np.dtype("<f2")
+"""Half precision, which changes an inner product by at most a thousandth."""
+LOADED_AT_ONCE = 1 << 12
+"""Vectors in a batch of rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +50,11 @@ class Embedder:
 
 
 @dataclass(frozen=True, slots=True)
-class UnembeddedPassage:
-    """The text of a chunk, by the digest of the chunk.
-
-    Attributes:
-        introduction: its heading as the beginning of a sentence, since models are trained on prose.
-        units: its content, as from `split_units`.
-    """
+class UnembeddedText:
+    """The text of a chunk, by the digest of the chunk."""
 
     digest: bytes
-    introduction: str
-    units: tuple[str, ...]
+    text: str
 
 
 class StoredVectors:
@@ -110,7 +101,7 @@ class StoredVectors:
         )
         return row["embedded"], row["total"]
 
-    def unembedded(self, after: bytes, limit: int) -> list[UnembeddedPassage]:
+    def unembedded(self, after: bytes, limit: int) -> list[UnembeddedText]:
         """The first `limit` chunks without a vector, by digest, whose digest is above `after`."""
         sql = """
             SELECT digest, heading, content FROM chunks WHERE digest > ? AND NOT EXISTS
@@ -118,52 +109,48 @@ class StoredVectors:
             GROUP BY digest ORDER BY digest LIMIT ?
         """
         return [
-            UnembeddedPassage(
-                bytes(row["digest"]),
-                _introduction(row["heading"]),
-                tuple(split_units(row["content"])),
-            )
+            UnembeddedText(bytes(row["digest"]), _embedded_text(row["heading"], row["content"]))
             for row in self._store.rows(sql, (after, limit))
         ]
 
-    def add(self, embedder: Embedder, digests: Sequence[bytes], vectors: Sequence[Vectors]) -> None:
-        """Store `vectors` [units, width] for each of `digests`.
+    def add(self, embedder: Embedder, digests: Sequence[bytes], vectors: Vectors) -> None:
+        """Store a row of `vectors` [n, width] for each of `digests`.
 
         Passages that no longer exist are left out; so are all if the model is no longer bound.
         """
+        rows = vectors.astype(STORED)
         with self._store.writing() as db:
             db.conn.executemany(
                 "INSERT OR IGNORE INTO vectors SELECT ?1, ?2"
                 " WHERE EXISTS (SELECT 1 FROM chunks WHERE digest = ?1)"
                 " AND EXISTS (SELECT 1 FROM embedder WHERE fingerprint = ?3)",
                 (
-                    (digest, pack(units), embedder.fingerprint)
-                    for digest, units in zip(digests, vectors, strict=True)
+                    (digest, row.tobytes(), embedder.fingerprint)
+                    for digest, row in zip(digests, rows, strict=True)
                 ),
             )
 
     def load(self, embedder: Embedder) -> tuple[NDArray[np.int64], Vectors]:
-        """The vectors [n, width], of unit length, and the id of the passage of each, ascending.
+        """The ids of passages with a vector, ascending, and the vectors [n, width].
 
         Raises:
             StoreError: a vector is not of the model's width.
         """
-        sql = "SELECT sum(length(vector)) AS size FROM chunks JOIN vectors USING (digest)"
-        number = int(self._store.rows(sql)[0]["size"] or 0) // (embedder.width * STORED.itemsize)
+        sql = "SELECT count(*) AS number FROM chunks JOIN vectors USING (digest)"
+        number = int(self._store.rows(sql)[0]["number"])
         ids, vectors = np.empty(number, np.int64), np.empty((number, embedder.width), np.float32)
         done = 0
         for rows in self._batches(embedder):
-            found = self._unpacked([row["vector"] for row in rows], embedder.width)
-            sizes = [len(row["vector"]) // (embedder.width * STORED.itemsize) for row in rows]
             # Passages added during loading are loaded the next time.
-            here = slice(done, min(done + len(found), number))
-            ids[here] = np.repeat([row["id"] for row in rows], sizes)[: here.stop - done]
-            vectors[here] = found[: here.stop - done]
-            done = here.stop
+            rows = rows[: number - done]
+            here = slice(done, done + len(rows))
+            ids[here] = [row["id"] for row in rows]
+            vectors[here] = self._unpacked([row["vector"] for row in rows], embedder.width)
+            done += len(rows)
         return ids[:done], vectors[:done]
 
     def _batches(self, embedder: Embedder) -> Iterator[list[dict[str, Any]]]:
-        """Ids and vectors of all passages in batches: as rows they take memory once more."""
+        """Ids and vectors of all passages in batches: as rows they take twice the memory."""
         sql = """
             SELECT id, vector FROM chunks JOIN vectors USING (digest)
             WHERE EXISTS (SELECT 1 FROM embedder WHERE fingerprint = ?) AND id > ?
@@ -174,36 +161,22 @@ class StoredVectors:
             last = rows[-1]["id"]
             yield rows
 
-    def _unpacked(self, vectors: Sequence[bytes], width: int) -> Vectors:
-        if any(not vector or len(vector) % (width * STORED.itemsize) for vector in vectors):
+    def _unpacked(self, vectors: Sequence[bytes], width: int) -> NDArray[np.float16]:
+        if any(len(vector) != width * STORED.itemsize for vector in vectors):
             raise StoreError(
                 f"{self._store.path}: a vector is not of {width} dimensions:"
                 " delete the file; it will be rebuilt"
             )
-        return unpack(b"".join(vectors), width)
+        return np.frombuffer(b"".join(vectors), STORED).reshape(len(vectors), width)
 
     def version(self) -> int:
         """A value that changes whenever another connection changes the store."""
         return int(self._store.rows("PRAGMA data_version")[0]["data_version"])
 
 
-def pack(vectors: Vectors) -> bytes:
-    """Unit vectors [n, width] as `STORED`."""
-    largest = np.abs(vectors).max(axis=1, keepdims=True)
-    packed: bytes = np.rint(vectors * (LARGEST / largest)).astype(STORED).tobytes()
-    return packed
-
-
-def unpack(packed: bytes, width: int) -> Vectors:
-    """The unit vectors [n, width] of `pack`."""
-    vectors = np.frombuffer(packed, STORED).reshape(-1, width).astype(np.float32)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    vectors /= np.maximum(lengths, 1)  # damaged ones may be zero
-    return vectors
-
-
-def _introduction(heading: str) -> str:
-    return f"{heading.replace(HEADING_SEPARATOR, ', ')}: " if heading else ""
+def _embedded_text(heading: str, content: str) -> str:
+    """Heading and content as a sentence: models are trained on prose."""
+    return f"{heading.replace(HEADING_SEPARATOR, ', ')}: {content}" if heading else content
 
 
 def _embedder(row: Mapping[str, Any]) -> Embedder:

@@ -26,8 +26,8 @@ TOKENIZER = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
 
 
 def _passages(db: Database) -> None:
-    # `vectors` holds those of a chunk's units in a row, by its digest, of the model in `embedder`,
-    # whose `mean` and `deviation` describe inner products of unrelated texts (`embeddings`).
+    # `vectors` are by chunk digest and of the model in `embedder`, for which `mean` and `deviation`
+    # describe inner products of unrelated texts (`embeddings`).
     db.executescript(
         f"""
         CREATE TABLE texts (key BLOB PRIMARY KEY, name TEXT NOT NULL DEFAULT '') WITHOUT ROWID;
@@ -71,7 +71,7 @@ def _passages(db: Database) -> None:
     )
 
 
-SCHEMA = Schema(9, _passages, lasting=frozenset({"texts", "chunks"}), cache=True)
+SCHEMA = Schema(8, _passages, lasting=frozenset({"texts", "chunks"}), cache=True)
 
 
 class PassageStore:

@@ -21,8 +21,8 @@ MISSING = float("-inf")
 class DenseRetriever:
     """Implements `engines.retrieval.protocol.Retriever`.
 
-    A score is the inner product of unit vectors, of a passage's best unit with the query, so every
-    passage with a vector matches every query. Methods raise StoreError if the store cannot be read.
+    A score is the inner product of unit vectors, so every passage with a vector matches every
+    query. Methods raise StoreError if the store cannot be read.
     """
 
     def __init__(
@@ -50,13 +50,7 @@ class DenseRetriever:
         self.encode = encode
 
     def __len__(self) -> int:
-        """Number of passages with a vector."""
         return len(self._index)
-
-    @property
-    def vectors_per_passage(self) -> float:
-        """On average; 1.0 if there are none."""
-        return self._index.vectors_per_passage
 
     def update(self) -> None:
         """Load the vectors again if the store changed."""

@@ -2,7 +2,7 @@
 
 The mean similarity of unrelated texts differs between models: .03 for one, .7 for another. Inner
 products are therefore measured in standard deviations above the mean of unrelated texts, less the
-expected maximum over the number of vectors searched. On this scale they can be added to
+expected maximum over the number of passages searched. On this scale they can be added to
 log-likelihoods of words (a convex combination of scores: Bruch, Gai and Ingber, "An Analysis of
 Fusion Functions for Hybrid Retrieval", TOIS 2023).
 """
@@ -17,14 +17,13 @@ from datastores.passages.embeddings import Vectors
 from engines.retrieval.dense import MISSING, DenseRetriever
 
 CHANCE, GROWTH, FEW = 1.0, 0.3, 3
-"""Expected best similarity of up to `FEW` unrelated vectors in standard deviations, and its growth
-per e-fold of more. Fitted with all-MiniLM-L6-v2 to 11, 68, 331 and 7,753 passages of tldr pages,
-each with one vector. With 6 vectors a passage the best of 3 to 150 passages is .5 higher, for 197
-questions about other texts, as by this growth."""
+"""Expected best similarity of up to `FEW` unrelated passages in standard deviations, and its growth
+per e-fold of more passages. Fitted with all-MiniLM-L6-v2 to 11, 68, 331 and 7,753 passages of tldr
+pages."""
 
 
-def growth_of(searched: float) -> float:
-    """E-folds from `FEW` to `searched` texts, with which the best score by chance grows."""
+def growth_of(searched: int) -> float:
+    """E-folds from `FEW` to `searched` passages, with which the best score by chance grows."""
     return max(log(max(searched, 1) / FEW), 0.0)
 
 
@@ -49,8 +48,7 @@ class Nearness:
         self._retriever = retriever
         self._texts = texts
         self._question = question
-        vectors = searched * retriever.vectors_per_passage
-        self._by_chance = CHANCE + GROWTH * growth_of(vectors)
+        self._by_chance = CHANCE + GROWTH * growth_of(searched)
 
     def nearest(self, count: int) -> list[Passage]:
         """The nearest `count` passages, ties by id."""

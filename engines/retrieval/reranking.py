@@ -50,7 +50,7 @@ People ask about their notes in words that stand nowhere in them, where similari
 commands, the words do. With all-MiniLM-L6-v2, the right passage ranks first and among the first
 three, with the weights 1, 6, 8 and similarity alone: of 102 questions about notes in .35 and .49,
 .63 and .82, .63 and .83, .62 and .84; of 95 about manuals, mails, chats and prose in .29 and .46,
-.54 and .78, .53 and .79, .51 and .78; of 98 about 387 tldr pages in .86 and .96, .85 and .95,
+.54 and .78, .53 and .79, .51 and .78; of 98 about 387 tldr pages in .86 and .96, .87 and .96,
 .84 and .96, .73 and .82; of 20 about notes in six other languages, with 1 and 6, .50 and .85,
 .70 and .85. Reciprocal rank fusion of words and similarity, which ignores by how much
 the best one leads, is worse than similarity alone: .33 and .52, .34 and .52."""

@@ -9,7 +9,6 @@ a batch, alone, and among a few cached passages.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,8 @@ from engines.retrieval.exact import ExactSearch, Rows, threads_to_use
 
 OVERFETCH = 8
 """Extra candidates, since their scores differ from the final ones in the last bits."""
-SCORED_AT_ONCE = 1 << 10
-"""Passages whose vectors are converted to double precision at a time."""
+SCORED_AT_ONCE = 1 << 12
+"""Vectors converted to double precision at a time."""
 HNSW_LINKS = 32
 """Links per node, faiss's default."""
 REACH = 64
@@ -30,10 +29,9 @@ REACH = 64
 
 
 class VectorIndex:
-    """Vectors [n, width] with the ids of their passages. A passage's score is that of its best.
+    """Vectors [n, width] with their ids.
 
     Args:
-        ids: ascending; of a passage with several vectors, once for each.
         approximate: search an HNSW graph instead of all vectors.
         reach: HNSW's `efSearch`, which is also the maximum number of results. It is fixed, since
             results depend on it.
@@ -49,20 +47,13 @@ class VectorIndex:
             raise StoreError(f"{len(vectors)} vectors for {len(ids)} passages")
         self._vectors = np.ascontiguousarray(vectors, np.float32)
         self._ids = np.array(ids, np.int64)
-        self._known, starts = np.unique(self._ids, return_index=True)
-        self._starts = np.append(starts, len(self._ids))  # of each passage, and the end
+        self._by_id = np.argsort(self._ids)
         self._reach = reach
         self._exact = ExactSearch(self._vectors)
         self._graph = _graph(self._vectors, reach) if approximate else None
 
     def __len__(self) -> int:
-        """Number of passages."""
-        return len(self._known)
-
-    @property
-    def vectors_per_passage(self) -> float:
-        """On average; 1.0 if there are none."""
-        return len(self._ids) / len(self) if len(self) else 1.0
+        return len(self._ids)
 
     def search(self, queries: Vectors, limit: int) -> list[list[tuple[int, float]]]:
         """For each row of `queries` [q, width] the best `limit` (id, score), ties by id.
@@ -77,11 +68,9 @@ class VectorIndex:
             )
         if not len(self):
             return [[] for _ in queries]
-        count = ceil(limit * self.vectors_per_passage)
-        candidates = self._candidates(queries, count)
         return [
-            self._ranked(query, rows, limit, count)
-            for query, rows in zip(queries, candidates, strict=True)
+            self._ranked(query, rows)[:limit]
+            for query, rows in zip(queries, self._candidates(queries, limit), strict=True)
         ]
 
     def score(self, query: Vectors, ids: Sequence[int]) -> list[float]:
@@ -91,15 +80,12 @@ class VectorIndex:
             StoreError: an id is unknown.
         """
         asked = np.array(ids, np.int64)
-        missing = asked[~np.isin(asked, self._known)]
+        at = np.searchsorted(self._ids, asked, sorter=self._by_id)
+        rows = self._by_id[np.minimum(at, len(self) - 1)] if len(self) else at
+        missing = asked[self._ids[rows] != asked] if len(self) else asked
         if len(missing):
             raise StoreError(f"passage {missing[0]} has no vector")
-        at = np.searchsorted(self._known, asked)
-        starts, sizes = self._starts[at], self._starts[at + 1] - self._starts[at]
-        before = np.cumsum(sizes) - sizes
-        rows = np.repeat(starts - before, sizes) + np.arange(sizes.sum())
-        products = inner_products(self._vectors[rows], query)
-        scores: list[float] = np.maximum.reduceat(products, before).tolist() if ids else []
+        scores: list[float] = inner_products(self._vectors[rows], query).tolist()
         return scores
 
     def nearest_of(self, query: Vectors, ids: Sequence[int], limit: int) -> list[int]:
@@ -116,33 +102,21 @@ class VectorIndex:
         order = np.lexsort((np.array(ids, np.int64), -np.array(scores)))
         return [ids[place] for place in order[:limit].tolist()]
 
-    def _candidates(self, queries: Vectors, count: int) -> list[Rows]:
-        """For each query rows that include the best `count`."""
+    def _candidates(self, queries: Vectors, limit: int) -> list[Rows]:
+        """For each query rows that include the best `limit`."""
         if self._graph is None:
-            return self._exact.search(queries, count + OVERFETCH)
+            return self._exact.search(queries, limit + OVERFETCH)
         import faiss
 
-        reach = min(self._reach, len(self._ids))
+        count = min(self._reach, len(self))
         faiss.omp_set_num_threads(threads_to_use())  # affects the calling thread only
-        _, found = self._graph.search(np.ascontiguousarray(queries, np.float32), reach)
+        _, found = self._graph.search(np.ascontiguousarray(queries, np.float32), count)
         return [rows[rows >= 0] for rows in found]
 
-    def _ranked(
-        self, query: Vectors, rows: Rows, limit: int, count: int
-    ) -> list[tuple[int, float]]:
-        """The best `limit` passages, from `rows` that include the best `count`."""
+    def _ranked(self, query: Vectors, rows: Rows) -> list[tuple[int, float]]:
         scores, ids = inner_products(self._vectors[rows], query), self._ids[rows]
         order = np.lexsort((ids, -scores))
-        # Beyond the best `count`, better rows may be missing.
-        best = order if len(rows) == len(self._ids) else order[:count]
-        ranked: dict[int, float] = {}
-        for number, score in zip(ids[best].tolist(), scores[best].tolist(), strict=True):
-            ranked.setdefault(number, score)
-        if len(ranked) < limit and len(best) < len(self._ids) and self._graph is None:
-            # Few passages have most of the best vectors.
-            (rows,) = self._candidates(query[None], 2 * count)
-            return self._ranked(query, rows, limit, 2 * count)
-        return list(ranked.items())[:limit]
+        return list(zip(ids[order].tolist(), scores[order].tolist(), strict=True))
 
 
 def inner_products(vectors: Vectors, query: Vectors) -> NDArray[np.float64]:

@@ -166,7 +166,7 @@ def test_a_dense_index_begins_anew(tmp_path: Path) -> None:
         assert store.add_texts("chat", [[1, 2, 3]]) == [1]
 
 
-@pytest.mark.parametrize("version", range(1, 9))
+@pytest.mark.parametrize("version", range(1, 8))
 def test_passages_begin_anew(tmp_path: Path, version: int) -> None:
     path = tmp_path / "passages.db"
     path.write_bytes(older_database("passages", version))

@@ -55,7 +55,6 @@ class Similar:
     """A dense retriever with given similarities, in standard deviations of unrelated texts."""
 
     embedder = Embedder("a fingerprint", "/models/embedder.gguf", 1, UnrelatedTexts(0.0, 1.0))
-    vectors_per_passage = 1.0
 
     def __init__(self, library: Library, store: PassageStore, near: Mapping[str, float]) -> None:
         files = {key: library.places(key)[0].file for key in library.digests()}

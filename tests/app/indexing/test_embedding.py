@@ -241,7 +241,7 @@ def test_a_pass_pauses_while_somebody_waits(file: Path) -> None:
     pauses: list[int] = []
     pause_with(lambda: pauses.append(1))
     try:
-        texts = [("", ["walrus keeps telescopes"])]
+        texts = ["walrus keeps telescopes"]
         plain = EmbeddingModel(file, threads=1).encode_passages(texts)
         assert not pauses
         pausable = EmbeddingModel(file, threads=1, pausable=True).encode_passages(texts)

@@ -169,7 +169,6 @@ class Nearest:
     """A dense retriever that finds the passages of these files, in this order, all very near."""
 
     embedder = Embedder("a fingerprint", "/models/embedder.gguf", 1, UnrelatedTexts(0.0, 0.1))
-    vectors_per_passage = 1.0
 
     def __init__(self, library: Library, passages: PassageStore, files: Sequence[str]) -> None:
         keys = {library.places(key)[0].file: key for key in library.digests()}

@@ -10,13 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from datastores.passages.chunks import (
-    MAX_CHARACTERS,
-    MAX_UNIT_CHARACTERS,
-    Chunk,
-    split,
-    split_units,
-)
+from datastores.passages.chunks import MAX_CHARACTERS, Chunk, split
 
 LINES = st.lists(
     st.sampled_from(
@@ -89,21 +83,3 @@ def test_code_is_not_cut_at_its_blank_lines_or_comments() -> None:
 def test_a_page_begins_a_chunk() -> None:
     assert [chunk.content for chunk in split("one\n\ftwo")] == ["one", "two"]
     assert MAX_CHARACTERS > 100
-
-
-@given(st.text(st.sampled_from("ab .!\n。"), max_size=600))
-def test_units_are_the_whole_text_in_few_sentences_each(text: str) -> None:
-    units = split_units(text)
-    assert "".join(units) == text
-    for one, following in pairwise(units):
-        assert len(one) + len(following) > MAX_UNIT_CHARACTERS or not one + following
-    for unit in units:
-        if len(unit) > MAX_UNIT_CHARACTERS:
-            assert len(split_units(unit.strip())) == 1, "one sentence"
-
-
-def test_units_end_where_sentences_and_lines_do() -> None:
-    first, second, third = ("x" * 70 + end for end in ("。", ".", ""))
-    assert split_units(f"{first}{second} {third}") == [first, second, f" {third}"]
-    assert split_units(f"- {third}\n- {third}") == [f"- {third}", f"\n- {third}"]
-    assert split_units("Short. Both together.") == ["Short. Both together."]

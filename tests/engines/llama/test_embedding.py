@@ -30,52 +30,19 @@ def model(file: Path) -> EmbeddingModel:
 
 def test_vectors_have_unit_length_and_do_not_depend_on_the_batch(model: EmbeddingModel) -> None:
     texts = [f"{one} {other}" for one in WORDS for other in WORDS][: MAX_TEXTS + 3]
-    vectors = model.encode(texts)
+    vectors = model.encode_passages(texts)
     assert vectors.shape == (len(texts), model.width) == (len(texts), WIDTH)
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(1.0, abs=1e-5)
     for row in (0, 7, len(texts) - 1):
-        assert model.encode([texts[row]])[0] == pytest.approx(vectors[row], abs=1e-3)
-    assert model.encode([]).shape == (0, WIDTH)
+        assert model.encode_passages([texts[row]])[0] == pytest.approx(vectors[row], abs=1e-3)
+    assert model.encode_passages([]).shape == (0, WIDTH)
 
 
 def test_a_text_beyond_the_models_length_is_cut_at_its_end(model: EmbeddingModel) -> None:
     long = "walrus " * 5_000
-    short = model.encode(["walrus " * CONTEXT, "attic", ""])
-    assert model.encode([long])[0] == pytest.approx(short[0], abs=1e-3)
+    short = model.encode_passages(["walrus " * CONTEXT, "attic", ""])
+    assert model.encode_passages([long])[0] == pytest.approx(short[0], abs=1e-3)
     assert np.isfinite(short).all()
-    (units,) = model.encode_passages([("", [" walrus" * CONTEXT, " attic"])])
-    assert len(units) == 1, "nothing of the second is read"
-
-
-def test_a_unit_is_the_mean_of_its_tokens_in_the_whole_passage(
-    model: EmbeddingModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(model, "_passage_prefix", "")  # which takes most of this model's length
-    introduction, units = "attic", ["walrus", "bread"]
-    ((first, second),) = model.encode_passages([(introduction, units)])
-    ((whole,),) = model.encode_passages([(introduction, [" ".join(units)])])
-    assert np.linalg.norm([first, second], axis=1) == pytest.approx(1, abs=1e-5)
-    # Unit vectors forget their lengths, but the mean of both lies between them.
-    shares, *_ = np.linalg.lstsq(np.array([first, second]).T, whole, rcond=None)
-    assert (shares > 0).all()
-    assert shares @ [first, second] == pytest.approx(whole, abs=1e-3)
-    ((alone,),) = model.encode_passages([(introduction, units[:1])])
-    assert np.abs(first - alone).max() > 1e-3, "it depends on what is around it"
-
-
-def test_a_passage_without_words_of_its_own_has_a_vector(model: EmbeddingModel) -> None:
-    named, nothing = model.encode_passages([("attic: ", []), ("", [])])
-    assert named.shape == nothing.shape == (1, WIDTH)
-    assert not np.allclose(named, nothing)
-
-
-def test_a_model_that_pools_otherwise_gives_a_passage_one_vector(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lib, "llama_pooling_type", lambda context: lib.LLAMA_POOLING_TYPE_CLS)
-    model = EmbeddingModel(file, threads=1)
-    (found,) = model.encode_passages([("attic: ", ["walrus", " bread"])])
-    assert found.shape == (1, WIDTH)
 
 
 def test_queries_and_passages_have_the_models_own_prefixes(
@@ -90,8 +57,8 @@ def test_queries_and_passages_have_the_models_own_prefixes(
 
     monkeypatch.setattr(model._vocabulary, "encode", spied)
     model.encode_queries(["walrus"])
-    model.encode_passages([("attic: ", ["walrus"])])
-    assert seen == ["search_query: walrus", "search_document: attic: ", "walrus"]
+    model.encode_passages(["walrus"])
+    assert seen == ["search_query: walrus", "search_document: walrus"]
 
 
 def test_a_model_that_is_no_embedding_model_is_named(

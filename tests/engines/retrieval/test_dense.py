@@ -13,14 +13,7 @@ import pytest
 
 from datastores.errors import StoreError
 from datastores.passages.chunks import Chunk
-from datastores.passages.embeddings import (
-    Embedder,
-    StoredVectors,
-    UnrelatedTexts,
-    Vectors,
-    pack,
-    unpack,
-)
+from datastores.passages.embeddings import STORED, Embedder, StoredVectors, UnrelatedTexts, Vectors
 from datastores.passages.store import PassageStore
 from engines.retrieval import nearness
 from engines.retrieval.dense import MISSING, DenseRetriever
@@ -68,7 +61,7 @@ def stored(passages: PassageStore) -> StoredVectors:
 def embed(stored: StoredVectors) -> int:
     """Embed what is missing; how many those are."""
     found = stored.unembedded(b"", 1_000)
-    stored.add(MODEL, [one.digest for one in found], [encode(one.units) for one in found])
+    stored.add(MODEL, [one.digest for one in found], encode([one.text for one in found]))
     return len(found)
 
 
@@ -90,7 +83,7 @@ def test_only_what_changed_is_embedded(passages: PassageStore, stored: StoredVec
     assert embed(stored) == 0
     passages.add(b"changed", [(0, Chunk("", 1, 1, text(3))), (0, Chunk("", 2, 2, "new"))])
     passages.remove([key(3)])
-    assert [one.units for one in stored.unembedded(b"", 9)] == [("new",)]
+    assert [one.text for one in stored.unembedded(b"", 9)] == ["new"]
     assert stored.counts() == (60, 61)
 
 
@@ -99,7 +92,7 @@ def test_a_vector_leaves_with_the_last_passage_it_stands_for(
 ) -> None:
     passages.add(b"copy", [(0, Chunk("", 9, 9, text(5)))])
     embed(stored)
-    raw = pack(encode([text(5)]))
+    raw = encode([text(5)])[0].astype(STORED).tobytes()
 
     def files() -> bytes:
         return b"".join(file.read_bytes() for file in tmp_path.iterdir())
@@ -122,7 +115,7 @@ def test_vectors_of_two_models_are_never_mixed(
     other = Embedder("another", "/other.gguf", WIDTH, UNRELATED)
     stored.bind(other)
     assert stored.counts() == (0, 60)
-    stored.add(MODEL, missing(stored, 2), [encode(["a"]), encode(["b"])])
+    stored.add(MODEL, missing(stored, 2), encode(["a", "b"]))
     assert stored.counts() == (0, 60), "embedded while the model was changed"
     assert stored.embedder == other
     stored.drop()
@@ -134,12 +127,12 @@ def test_a_passage_that_was_removed_meanwhile_gets_no_vector(
 ) -> None:
     gone = missing(stored, 1)
     passages.remove(passages.keys())
-    stored.add(MODEL, gone, [encode(["a"])])
+    stored.add(MODEL, gone, encode(["a"]))
     assert stored.counts() == (0, 0)
 
 
 def test_vectors_of_another_width_are_refused(stored: StoredVectors) -> None:
-    stored.add(MODEL, missing(stored, 1), [np.ones((1, WIDTH + 1), np.float32)])
+    stored.add(MODEL, missing(stored, 1), np.ones((1, WIDTH + 1), np.float32))
     with pytest.raises(StoreError, match="a vector is not of 16 dimensions"):
         stored.load(MODEL)
 
@@ -153,7 +146,7 @@ def test_both_retrievers_rank_by_inner_product(
         searched.update()
         queries = [text(4), "word3 unheard of"]
         for query, ranked in zip(queries, searched.search(queries, 5), strict=True):
-            vectors = unpack(pack(encode([text(number) for number in range(60)])), WIDTH)
+            vectors = encode([text(number) for number in range(60)]).astype(STORED)
             scores = vectors.astype(np.float64) @ encode([query])[0]
             best = sorted(scores, reverse=True)[:5]
             assert [one.score for one in ranked] == pytest.approx(best, abs=1e-6)
@@ -161,38 +154,6 @@ def test_both_retrievers_rank_by_inner_product(
             assert searched.score([query], ids) == [[one.score for one in ranked]]
         assert searched.search([text(4)], 1)[0][0].passage.chunk.content == text(4)
         assert searched.score(["word3"], [-5]) == [[MISSING]]
-
-
-def test_a_passage_is_as_near_as_its_nearest_unit(
-    passages: PassageStore, stored: StoredVectors, retriever: DenseRetriever
-) -> None:
-    lines = [f"zebra {number} " + "x" * 100 for number in range(9)]
-    passages.add(b"long", [(0, Chunk("Animals > Zoo", 1, 9, "\n".join(lines)))])
-    (found,) = stored.unembedded(b"", 9)
-    assert (found.introduction, len(found.units)) == ("Animals, Zoo: ", 9)
-    stored.add(MODEL, [found.digest], [encode([unit.strip() for unit in found.units])])
-    retriever.update()
-    assert (len(retriever), retriever.vectors_per_passage) == (61, 69 / 61)
-    queries = [lines[7], "word1 page 1"]
-    for query, ranked in zip(queries, retriever.search(queries, -1), strict=True):
-        ids = [one.passage.id for one in ranked]
-        assert len(set(ids)) == len(ids) == 61
-        assert retriever.score([query], ids) == [[one.score for one in ranked]]
-    assert retriever.search(queries, 1)[0][0].passage.text == b"long"
-    units = unpack(pack(encode(lines)), WIDTH)
-    best = (units @ encode(queries).T).max(axis=0)
-    scores = retriever.score(queries, passages.ids_of([b"long"]))
-    assert np.concatenate(scores) == pytest.approx(best, abs=1e-6)
-
-
-def test_stored_vectors_keep_their_direction() -> None:
-    drawn = np.random.default_rng(0).standard_normal((50, 384)).astype(np.float32)
-    vectors = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
-    packed = pack(vectors)
-    assert len(packed) == 50 * 384
-    found = unpack(packed, 384)
-    assert np.linalg.norm(found, axis=1) == pytest.approx(1, abs=1e-6)
-    assert found @ vectors.T == pytest.approx(vectors @ vectors.T, abs=2e-3)
 
 
 def test_it_follows_the_store(
@@ -272,15 +233,3 @@ def test_nearness_is_counted_in_deviations_beyond_chance(
     retriever.embedder = unlike
     scaled = Nearness(retriever, query, 1).beyond_chance(asked)
     assert scaled[asked[0]] == pytest.approx((nearest.score - 0.7) / 0.02 - 1)
-
-
-def test_chance_grows_with_the_vectors_of_a_passage(
-    retriever: DenseRetriever, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (query,) = retriever.encode(["word1 page 1"])
-    ((nearest,),) = retriever.search_vectors(query[None], 1)
-    one = Nearness(retriever, query, 60).beyond_chance([nearest.passage.id])
-    monkeypatch.setattr(DenseRetriever, "vectors_per_passage", 6.0)
-    six = Nearness(retriever, query, 60).beyond_chance([nearest.passage.id])
-    grown = one[nearest.passage.id] - six[nearest.passage.id]
-    assert grown == pytest.approx(nearness.GROWTH * log(6))
