@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter, sleep
 
+import psutil
+
 from app.bench.workloads import RecordedChat
 from app.config import Config
 from app.locations import locate
@@ -51,12 +53,14 @@ class Endpoint:
 
     Attributes:
         url: the base URL, which ends in `/v1`.
+        process: id of the server's process; 0 if it must not be paused.
         seconds: wall time of all requests, as the client sees it.
         prompt_tokens, read_tokens: tokens of the prompts, and those that were not in the KV cache.
     """
 
     name: str
     url: str
+    process: int = 0
     token: str = ""
     requests: int = 0
     seconds: float = 0.0
@@ -92,6 +96,22 @@ class Endpoint:
         text = answer["choices"][0]["message"]["content"] or ""
         self.messages.append({"role": ASSISTANT, "content": text})
 
+    def pause(self) -> None:
+        """Stop its processes: what a server does while it waits would disturb the others."""
+        for one in self._processes():
+            one.suspend()
+
+    def go_on(self) -> None:
+        """Undo `pause`."""
+        for one in self._processes():
+            one.resume()
+
+    def _processes(self) -> list[psutil.Process]:
+        if not self.process:
+            return []
+        own = psutil.Process(self.process)
+        return [own, *own.children(recursive=True)]
+
     def _count(self, answer: dict[str, dict[str, int]], seconds: float) -> None:
         timings = answer["timings"]
         self.requests += 1
@@ -123,6 +143,8 @@ def run_session(
 ) -> Iterator[int]:
     """Ask every endpoint each message of the session, in turn; yields the requests done.
 
+    While one answers, the others are paused.
+
     The order of the endpoints rotates, so that none always follows the same other one.
 
     Raises:
@@ -141,9 +163,21 @@ def run_session(
                 continue
             first = done % len(endpoints)
             for one in (*endpoints[first:], *endpoints[:first]):
-                one.ask(max_tokens)
+                with _alone(one, endpoints):
+                    one.ask(max_tokens)
             done += 1
             yield done
+
+
+@contextmanager
+def _alone(asked: Endpoint, endpoints: Sequence[Endpoint]) -> Iterator[None]:
+    """Within this, no server works but the one that is `asked`."""
+    others = [one for one in endpoints if one is not asked]
+    with ExitStack() as steps:
+        for one in others:
+            steps.callback(one.go_on)
+            one.pause()
+        yield
 
 
 @contextmanager
@@ -168,7 +202,7 @@ def specchat(model: Path, folder: Path, drafters: Sequence[str] = ()) -> Iterato
         for line in process.stdout:
             if found := re.search(rb"http://\S+/v1", line):
                 token = locate(data).token.read_text().strip()
-                yield Endpoint(name, found[0].decode(), token)
+                yield Endpoint(name, found[0].decode(), process.pid, token)
                 return
     raise ModelError(f"specchat serve did not start: {log_tail(Path(log.name))}")
 
@@ -191,7 +225,7 @@ def peer(binary: Path, model: Path, mode: str, folder: Path) -> Iterator[Endpoin
         open(folder / f"{mode}.log", "wb") as log,
         _running(command, log.fileno()) as process,
     ):
-        endpoint = Endpoint(mode, f"http://127.0.0.1:{port}/v1")
+        endpoint = Endpoint(mode, f"http://127.0.0.1:{port}/v1", process.pid)
         started = perf_counter()
         while not _is_healthy(port):
             if process.poll() is not None or perf_counter() - started > START_TIMEOUT_S:
