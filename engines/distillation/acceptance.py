@@ -7,7 +7,8 @@ logits, of which a record has only the probabilities.
 
 Of the target, the most probable tokens are known and the mass of all others. At the default
 settings no other one can be drawn. Where one can, they are one event, as in the training losses;
-for a temperature other than 1, each is taken to be as probable as the last known token.
+for a temperature other than 1, each is taken to be as probable as the last known token. If top-k
+keeps more tokens than are known, top-p is taken of all tokens instead of those.
 """
 
 from __future__ import annotations
