@@ -48,7 +48,7 @@ ANSWER_TIMEOUT_S = 1800.0
 
 
 @dataclass(slots=True)
-class Endpoint:
+class MeasuredServer:
     """A server, and what its answers took.
 
     Attributes:
@@ -122,15 +122,20 @@ class Endpoint:
         self.generating_ms += timings["predicted_ms"]
         self.accepted += timings.get("draft_n_accepted", 0)
 
+    @property
+    def ms_per_token(self) -> float:
+        """Time of all requests per generated token, as answers differ in length."""
+        return 1e3 * self.seconds / max(1, self.tokens)
+
     def row(self) -> dict[str, object]:
-        """The figures so far; seconds also per generated token, as answers differ in length."""
+        """The figures so far."""
         passes = self.tokens - self.accepted
         return {
             "server": self.name,
             "requests": self.requests,
             "seconds": self.seconds,
             "tokens": self.tokens,
-            "ms_per_token": 1e3 * self.seconds / max(1, self.tokens),
+            "ms_per_token": self.ms_per_token,
             "generating_ms_per_token": self.generating_ms / max(1, self.tokens),
             "tokens_per_step": self.tokens / max(1, passes),
             "read_per_request": self.read_tokens / max(1, self.requests),
@@ -139,7 +144,7 @@ class Endpoint:
 
 
 def run_session(
-    endpoints: Sequence[Endpoint], chats: Sequence[RecordedChat], max_tokens: int
+    endpoints: Sequence[MeasuredServer], chats: Sequence[RecordedChat], max_tokens: int
 ) -> Iterator[int]:
     """Ask every endpoint each message of the session, in turn; yields the requests done.
 
@@ -170,7 +175,7 @@ def run_session(
 
 
 @contextmanager
-def _alone(asked: Endpoint, endpoints: Sequence[Endpoint]) -> Iterator[None]:
+def _alone(asked: MeasuredServer, endpoints: Sequence[MeasuredServer]) -> Iterator[None]:
     """Within this, no server works but the one that is `asked`."""
     others = [one for one in endpoints if one is not asked]
     with ExitStack() as steps:
@@ -181,7 +186,7 @@ def _alone(asked: Endpoint, endpoints: Sequence[Endpoint]) -> Iterator[None]:
 
 
 @contextmanager
-def specchat(model: Path, folder: Path, drafters: Sequence[str] = ()) -> Iterator[Endpoint]:
+def specchat(model: Path, folder: Path, drafters: Sequence[str] = ()) -> Iterator[MeasuredServer]:
     """`specchat serve` with empty stores and the default settings in `folder`.
 
     Args:
@@ -202,13 +207,13 @@ def specchat(model: Path, folder: Path, drafters: Sequence[str] = ()) -> Iterato
         for line in process.stdout:
             if found := re.search(rb"http://\S+/v1", line):
                 token = locate(data).token.read_text().strip()
-                yield Endpoint(name, found[0].decode(), process.pid, token)
+                yield MeasuredServer(name, found[0].decode(), process.pid, token)
                 return
     raise ModelError(f"specchat serve did not start: {log_tail(Path(log.name))}")
 
 
 @contextmanager
-def peer(binary: Path, model: Path, mode: str, folder: Path) -> Iterator[Endpoint]:
+def peer(binary: Path, model: Path, mode: str, folder: Path) -> Iterator[MeasuredServer]:
     """llama-server in one of `PEER_MODES`, with specchat's default context and all cores.
 
     Raises:
@@ -225,7 +230,7 @@ def peer(binary: Path, model: Path, mode: str, folder: Path) -> Iterator[Endpoin
         open(folder / f"{mode}.log", "wb") as log,
         _running(command, log.fileno()) as process,
     ):
-        endpoint = Endpoint(mode, f"http://127.0.0.1:{port}/v1", process.pid)
+        endpoint = MeasuredServer(mode, f"http://127.0.0.1:{port}/v1", process.pid)
         started = perf_counter()
         while not _is_healthy(port):
             if process.poll() is not None or perf_counter() - started > START_TIMEOUT_S:

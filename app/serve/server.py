@@ -163,7 +163,7 @@ class Endpoint:
         if not body.stream:
             return await _unless_gone(request, self._whole(events, form))
         first = await _unless_gone(request, anext(events))
-        return EventStream(self._streamed(first, events, form), events)
+        return AnswerResponse(self._streamed(first, events, form), events)
 
     async def _whole(self, events: AsyncGenerator[Event], form: ResponseForm) -> Response:
         async with aclosing(events):
@@ -211,7 +211,7 @@ class Endpoint:
             )
 
 
-class EventStream(StreamingResponse):
+class AnswerResponse(StreamingResponse):
     """A stream of an answer, which is stopped however the stream ends."""
 
     def __init__(self, content: AsyncIterator[bytes], events: AsyncGenerator[Event]) -> None:

@@ -64,29 +64,28 @@ def agent(
     """Measure a coding agent's session through `specchat serve`.
 
     tests/evaluation/agent/session.jsonl is one of 40 requests. Every server gets each request in
-    turn. The ratio is the time per token of the first row to that of the row. Ctrl-C prints the
-    results so far.
+    turn. The ratio is the time per token, relative to the first row's. Ctrl-C prints the results so
+    far.
     """
-    from app.bench.agent import PEER_MODES, Endpoint, peer, run_session, specchat
+    from app.bench.agent import PEER_MODES, MeasuredServer, peer, run_session, specchat
 
     chats = list(read_chats(workload))[:limit]
     model = resolve_model(options.model or "", locate(options.data_dir), None, can_chat)
     total = sum(message.role == USER for chat in chats for message in chat.messages)
     with TemporaryDirectory(prefix="specchat-bench-") as name, ExitStack() as running:
         folder = Path(name)
-        endpoints: list[Endpoint] = []
+        endpoints: list[MeasuredServer] = []
         for drafters in ((), ("none",)):
             endpoints.append(running.enter_context(specchat(model, folder, drafters)))
-        for mode in PEER_MODES if peer_binary is not None else ():
-            assert peer_binary is not None
-            endpoints.append(running.enter_context(peer(peer_binary, model, mode, folder)))
+        if peer_binary is not None:
+            for mode in PEER_MODES:
+                endpoints.append(running.enter_context(peer(peer_binary, model, mode, folder)))
         with until_interrupted(), progress(total, "requests") as advance:
             for done in run_session(endpoints, chats, max_tokens):
                 advance(done)
     rows = [one.row() for one in endpoints]
-    first = endpoints[0].seconds / max(1, endpoints[0].tokens)
     for row, one in zip(rows, endpoints, strict=True):
-        row["ratio"] = one.seconds / max(1, one.tokens) / first if first else 0.0
+        row["ratio"] = one.ms_per_token / (endpoints[0].ms_per_token or 1.0)
     if as_json:
         click.echo(json.dumps({"model": model.name, "machine": machine(), "rows": rows}))
     else:

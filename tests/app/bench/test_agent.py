@@ -11,7 +11,7 @@ from threading import Thread
 
 import pytest
 
-from app.bench.agent import Endpoint, run_session
+from app.bench.agent import MeasuredServer, run_session
 from app.bench.workloads import read_chats
 from datastores.errors import ModelError
 
@@ -21,7 +21,7 @@ SESSION = Path(__file__).parents[2] / "evaluation" / "agent" / "session.jsonl"
 @contextmanager
 def server(
     name: str, asked: list[tuple[str, list[dict[str, str]]]], status: int = 200
-) -> Iterator[Endpoint]:
+) -> Iterator[MeasuredServer]:
     """Answers each request with its name and the number of messages."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -48,7 +48,7 @@ def server(
     with HTTPServer(("127.0.0.1", 0), Handler) as made:
         thread = Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield Endpoint(name, f"http://127.0.0.1:{made.server_address[1]}/v1")
+        yield MeasuredServer(name, f"http://127.0.0.1:{made.server_address[1]}/v1")
         made.shutdown()
         thread.join()
 

@@ -246,11 +246,17 @@ async def test_retrieval_is_switched_before_and_after_a_chat_is_stored(
         assert notices(made)[-1] == NOTICES["knn"].format(imports=EVERY_IMPORT)
 
 
-async def test_a_chat_chooses_among_imports_by_name(stage: Make, history: History) -> None:
+def with_named_import(stage: Make) -> Stage:
+    """An application with the import "my notes"."""
     made = stage()
     put(made.locations, "walrus.md", WALRUS)
     with closing(Library.open(made.locations.library)) as library:
         library.rename("/notes", "my notes")
+    return made
+
+
+async def test_a_chat_chooses_among_imports_by_name(stage: Make, history: History) -> None:
+    made = with_named_import(stage)
     async with made.app.run_test(size=(80, 24)) as pilot:
         await ready(pilot, made)
         await ask(pilot, made, "first")
@@ -270,10 +276,7 @@ async def test_a_chat_chooses_among_imports_by_name(stage: Make, history: Histor
 
 
 async def test_modes_and_names_of_imports_are_suggested(stage: Make, history: History) -> None:
-    made = stage()
-    put(made.locations, "walrus.md", WALRUS)
-    with closing(Library.open(made.locations.library)) as library:
-        library.rename("/notes", "my notes")
+    made = with_named_import(stage)
     async with made.app.run_test(size=(80, 24)) as pilot:
         await ready(pilot, made)
         await ask(pilot, made, "first")
