@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from datastores.chats.history import History
-from datastores.chats.records import LOOPED, STREAMING
+from datastores.chats.records import LOOPED, PROGRAMS, STREAMING
 from datastores.library.documents import CHATS
 from datastores.library.library import Library
 from datastores.redaction import redact
@@ -33,7 +33,7 @@ class CorpusText:
     """A piece of text that is drafted from separately.
 
     Attributes:
-        kind: chats, notes, code or shell, as in `datastores.library.documents`.
+        kind: chats, notes, code or shell, as in `datastores.library.documents`, or `PROGRAMS`.
         role: in chats, user or assistant; empty elsewhere.
         text: without secrets.
         tokens: the exact token ids of `text`; empty if they were not stored.
@@ -107,13 +107,16 @@ class Corpus:
 
     def _message(self, message: int) -> tuple[CorpusText, ...]:
         """One message; without its tokens if it has a secret, since they contain it."""
-        sql = f"SELECT role, content, tokens, tokenizer FROM messages WHERE id IN ({_FINISHED})"
-        for row in self._history.store.rows(f"{sql} AND id = ?", (message,)):
+        columns = "origin, role, content, tokens, tokenizer"
+        sql = f"SELECT {columns} FROM messages JOIN chats ON chats.id = messages.chat"
+        condition = f"messages.id IN ({_FINISHED}) AND messages.id = ?"
+        for row in self._history.store.rows(f"{sql} WHERE {condition}", (message,)):
+            kind = PROGRAMS if row["origin"] == PROGRAMS else CHATS
             text, secrets = redact(row["content"])
             if secrets:
-                return (CorpusText(CHATS, row["role"], text),)
+                return (CorpusText(kind, row["role"], text),)
             tokens = unpack(row["tokens"])
-            return (CorpusText(CHATS, row["role"], text, tokens, row["tokenizer"]),)
+            return (CorpusText(kind, row["role"], text, tokens, row["tokenizer"]),)
         return ()
 
     def _key(self, message: int) -> bytes:

@@ -1,8 +1,8 @@
 """The draft tree: what drafters propose, the budget prunes and the target verifies.
 
 A drafted token carries a bit set of origins. A drafter has one origin or several (CREST
-distinguishes past chats, notes and code). An accepted token is credited to the first origin, in
-this order, whose draft proposed it, so that the counts of a report add up.
+distinguishes past chats, notes, code and answers to programs). An accepted token is credited to the
+first origin, in this order, whose draft proposed it, so that the counts of a report add up.
 
 Columns are plain lists: a tree has at most a few dozen rows, and at that size Python lists cost a
 tenth of what NumPy's small-array calls do.
@@ -20,16 +20,18 @@ NOTES = 1 << 2
 """Imported notes and documents, through CREST."""
 CODE = 1 << 3
 """Imported source code, through CREST."""
-DENSE = 1 << 4
+PROGRAMS = 1 << 4
+"""Answers to programs, through CREST."""
+DENSE = 1 << 5
 """Past states of the model, through the dense index."""
-DRAFT_MODEL = 1 << 5
+DRAFT_MODEL = 1 << 6
 """The distilled draft model."""
-RECYCLE = 1 << 6
+RECYCLE = 1 << 7
 """Successors recycled from logits the target has already computed."""
-MTP = 1 << 7
+MTP = 1 << 8
 """The target's own multi-token-prediction heads."""
 
-HEAD = 1 << 8
+HEAD = 1 << 9
 """The draft head on the model's last state."""
 
 MODELS = DRAFT_MODEL | MTP | HEAD
@@ -40,6 +42,7 @@ ORIGIN_NAMES: dict[int, str] = {
     CHATS: "chats",
     NOTES: "notes",
     CODE: "code",
+    PROGRAMS: "programs",
     DENSE: "dense",
     DRAFT_MODEL: "draft-model",
     RECYCLE: "recycle",

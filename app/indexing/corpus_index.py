@@ -17,6 +17,7 @@ import numpy as np
 
 from app.locations import Locations, make_folder
 from datastores.chats.history import History
+from datastores.chats.records import PROGRAMS
 from datastores.corpus import Corpus, CorpusText, is_message
 from datastores.crest.store import MAX_DELTA_TOKENS, CrestStore
 from datastores.crest.texts import TokenText
@@ -35,6 +36,7 @@ KINDS = {
     NOTES: draft_tree.NOTES.bit_length() - 1,
     CODE: draft_tree.CODE.bit_length() - 1,
     SHELL: draft_tree.CODE.bit_length() - 1,
+    PROGRAMS: draft_tree.PROGRAMS.bit_length() - 1,
 }
 """Kind of text → its number in CREST: the bit position of the draft origin that it counts as."""
 

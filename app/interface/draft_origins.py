@@ -16,6 +16,7 @@ from engines.draft_tree import (
     MTP,
     NOTES,
     ORIGIN_NAMES,
+    PROGRAMS,
     PROMPT,
     RECYCLE,
 )
@@ -92,6 +93,16 @@ ORIGINS: dict[int, OriginLabel] = {
         "█",
         "#c79bf2",
         "#7a3fb5",
+    ),
+    PROGRAMS: OriginLabel(
+        ORIGIN_NAMES[PROGRAMS],
+        "programs",
+        "words the model wrote for your editors, agents and scripts",
+        "A",
+        "ᴬ",
+        "▙",
+        "#b9c96a",
+        "#4f6b00",
     ),
     DENSE: OriginLabel(
         ORIGIN_NAMES[DENSE],

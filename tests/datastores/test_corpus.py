@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from datastores.chats.history import History
-from datastores.chats.records import LOOPED, STREAMING
+from datastores.chats.records import LOOPED, PROGRAMS, STREAMING
 from datastores.corpus import Corpus, CorpusText
 from datastores.library.documents import CHATS, CODE, NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
@@ -36,6 +36,16 @@ def test_texts_and_chats_are_read_alike(corpus: Corpus, library: Library, histor
         CorpusText(CODE, "", "x = 1"),
         CorpusText(CHATS, "user", "why?"),
         CorpusText(CHATS, "assistant", "so.", (5, 7), "t"),
+    }
+
+
+def test_answers_to_programs_have_a_kind_of_their_own(corpus: Corpus, history: History) -> None:
+    chat = history.create_chat(origin=PROGRAMS).id
+    history.add_message(chat, None, "assistant", "so.", tokens=(5, 7), tokenizer="t")
+    history.add_message(chat, None, "assistant", "password=Tr0ub4dor3xQ it is", tokens=(5,))
+    assert _passages(corpus) == {
+        CorpusText(PROGRAMS, "assistant", "so.", (5, 7), "t"),
+        CorpusText(PROGRAMS, "assistant", f"password={REDACTED} it is"),
     }
 
 

@@ -20,6 +20,7 @@ from app.indexing.corpus_index import (
 )
 from app.locations import Locations
 from datastores.chats.history import History
+from datastores.chats.records import PROGRAMS
 from datastores.corpus import CorpusText
 from datastores.crest.reader import CrestReader
 from datastores.library.documents import CODE, NOTES, Document, Part, StoreDocument
@@ -167,6 +168,15 @@ def test_an_answer_is_learnt_by_its_exact_tokens(locations: Locations, history: 
     assert entry.tokens[entry.followers(0)[0]] == 9
     assert 1 << entry.kind == draft_tree.CHATS
     assert _follows(locations, "a") == {"b": draft_tree.CHATS}
+
+
+def test_answers_to_programs_are_drafted_under_their_own_origin(
+    locations: Locations, history: History
+) -> None:
+    chat = history.create_chat(origin=PROGRAMS).id
+    history.add_message(chat, None, "assistant", "abab" * 9)
+    _project(locations)
+    assert _follows(locations, "a") == {"b": draft_tree.PROGRAMS}
 
 
 def test_what_is_learnt_twice_counts_once(locations: Locations, history: History) -> None:
