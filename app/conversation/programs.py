@@ -10,7 +10,7 @@ only where it is new.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -35,7 +35,15 @@ from datastores.errors import InputError, ModelError
 from datastores.redaction import redact
 from engines.chat_template.prompt_builder import Message, Tool, ToolCall
 from engines.chat_template.reasoning import marked_piece, prompt_opening, split_reasoning
-from engines.chat_template.tool_calls import MARKS, CallStream, ends_call, is_marked, names_of
+from engines.chat_template.tool_calls import (
+    MARKS,
+    CallStream,
+    Obeys,
+    Takes,
+    ends_call,
+    is_marked,
+    taker,
+)
 from engines.sampler import Constrain
 from engines.target import ParkingTarget, Vocabulary
 
@@ -63,6 +71,8 @@ class ProgramRequest:
         store: whether the answer may be kept, if the settings allow it.
         single_call: whether the first call of a tool ends the answer.
         constrain: restricts the tokens that are drawn; None for no restriction.
+        free: whether that leaves text before a call alone.
+        strict: whether arguments obey, for the tools that are called only so.
     """
 
     messages: Sequence[Message] = ()
@@ -74,6 +84,13 @@ class ProgramRequest:
     store: bool = True
     single_call: bool = False
     constrain: Constrain | None = None
+    free: bool = False
+    strict: Mapping[str, Obeys] = field(default_factory=dict)
+
+    @property
+    def takes(self) -> Takes:
+        """Which calls count."""
+        return taker(self.tools, self.strict)
 
     @property
     def thread(self) -> Sequence[Message]:
@@ -149,7 +166,7 @@ class ProgramAnswers:
         prompt = self._render(messages, request)
         complete = None
         if request.tools and request.single_call:
-            complete = _ends_call(self.engine.vocabulary, prompt, names_of(request.tools))
+            complete = _ends_call(self.engine.vocabulary, prompt, request.takes)
         return GenerationRequest(
             messages,
             defaults.draw(request.sampling, REQUESTED),
@@ -169,7 +186,8 @@ class ProgramAnswers:
                 raise InputError(str(error)) from error
         else:
             prompt = self.engine.render_text(request.text)
-        if request.constrain and prompt_opening(self.engine.vocabulary, prompt):
+        forced = request.constrain is not None and not request.free
+        if forced and prompt_opening(self.engine.vocabulary, prompt):
             raise InputError(REASONS)
         if len(prompt) >= self.engine.target.context_length:
             raise overflow(self.engine, len(prompt))
@@ -221,7 +239,7 @@ class ProgramAnswers:
 
     def _remember(self, request: ProgramRequest, chat: records.Chat | None, given: _Given) -> None:
         split = split_reasoning(given.text)
-        stream = CallStream(names_of(request.tools), request.single_call)
+        stream = CallStream(request.takes, request.single_call)
         content = stream.append(split.answer, last=True) if request.tools else split.answer
         calls = tuple(ToolCall("", call.name, call.arguments) for call in stream.calls)
         answer = Message(records.ASSISTANT, content, calls=calls)
@@ -248,16 +266,16 @@ class ProgramAnswers:
 
 
 def _ends_call(
-    vocabulary: Vocabulary, prompt: Sequence[int], names: Collection[str]
+    vocabulary: Vocabulary, prompt: Sequence[int], takes: Takes
 ) -> Callable[[Sequence[int], int], bool]:
-    """Whether an answer to `prompt`, `tokens[start:]`, ends with a call of one of the tools."""
+    """Whether an answer to `prompt`, `tokens[start:]`, ends with a call that counts."""
     piece, opening = marked_piece(vocabulary, MARKS), prompt_opening(vocabulary, prompt)
 
     def ends(tokens: Sequence[int], start: int) -> bool:
         if not piece(tokens[-1]).rstrip().endswith(CALL_ENDS):
             return False
         text = b"".join(map(piece, tokens[start:])).decode("utf-8", "replace")
-        return ends_call(split_reasoning(opening + text).answer.rstrip(), names)
+        return ends_call(split_reasoning(opening + text).answer.rstrip(), takes)
 
     return ends
 

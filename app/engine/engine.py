@@ -112,7 +112,8 @@ class Engine:
         render: makes a prompt's token ids from messages, with stored ids of earlier answers.
         render_text: makes them from a whole prompt as text, in which control tokens are recognised.
         json_form: makes what restricts answers to the JSON of a schema; None if the engine cannot.
-        call_form: likewise to a call of some tools, of which those named are strict, or to many.
+        call_form: likewise to a call of some tools, of which those named are strict, or to many;
+            or such calls within free text.
         passage_form: how it is given passages of imported texts.
         trained_context: longest context that the model allows; 0 if unknown.
         crest_bytes: disk space CREST may take.
@@ -141,7 +142,7 @@ class Engine:
     learned: LearnedState
     render_text: Callable[[str], list[int]]
     json_form: Callable[[Mapping[str, Any]], Constrain] | None = None
-    call_form: Callable[[Sequence[Tool], Collection[str], bool], Constrain] | None = None
+    call_form: Callable[[Sequence[Tool], Collection[str], bool, bool], Constrain] | None = None
     stop: tuple[str, ...] = ()
     restrictions: tuple[str, ...] = ()
     passage_form: PassageForm = PassageForm()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
+from jsonschema_rs import ValidationError, validator_for
 
 from app.chat_settings import MAX_TOKENS
 from app.conversation.programs import ProgramRequest
@@ -28,13 +29,10 @@ from app.serve.schema import (
 )
 from datastores.chats.records import ASSISTANT, SYSTEM, USER
 from engines.chat_template.prompt_builder import TOOL, Message, Tool, ToolCall
+from engines.chat_template.tool_calls import Obeys
 
 SETTINGS = ("temperature", "top_p", "top_k", "min_p", "repeat_penalty", "seed", MAX_TOKENS)
 """Settings of a request that have the names of a chat's."""
-STRICT_CHOICE = (
-    "true needs tool_choice required or a function's name; where the model decides whether it"
-    " calls, send false"
-)
 PART_BREAK = "\n"
 """Joins the parts of a message's content."""
 
@@ -64,6 +62,7 @@ def chat_request(body: ChatRequest) -> ProgramRequest:
         logits=bool(body.logprobs),
         store=body.store is not False,
         single_call=body.parallel_tool_calls is False,
+        strict=_strict(body),
     )
 
 
@@ -79,19 +78,30 @@ def required_calls(body: ChatRequest, tools: Sequence[Tool]) -> list[Tool]:
     elif isinstance(choice, FunctionChoice):
         called = [tool for tool in tools if tool["function"]["name"] == choice.function.name]
     else:
-        for index, tool in enumerate(body.tools or () if choice != "none" else ()):
-            if tool.function.strict:
-                param = f"tools[{index}].function.strict"
-                raise RequestError(f"{param}: {STRICT_CHOICE}", param=param)
         return []
     if not called:
         raise RequestError("tool_choice: there is no such tool", param="tool_choice")
     return called
 
 
-def strict_tools(body: ChatRequest) -> frozenset[str]:
-    """The names of the tools whose calls have to obey their schemas."""
-    return frozenset(tool.function.name for tool in body.tools or () if tool.function.strict)
+def _strict(body: ChatRequest) -> dict[str, Obeys]:
+    """For the tools whose calls have to obey their schemas, whether arguments do."""
+    found: dict[str, Obeys] = {}
+    for index, tool in enumerate(body.tools or () if body.tool_choice != "none" else ()):
+        if not tool.function.strict:
+            continue
+        param = f"tools[{index}].function.parameters"
+        try:
+            validator = validator_for(tool.function.parameters or {}, retriever=_refuse)
+        except ValidationError as error:
+            raise RequestError(f"{param}: {error.message}", param=param) from error
+        found[tool.function.name] = validator.is_valid
+    return found
+
+
+def _refuse(reference: str) -> NoReturn:
+    """Keep a schema from being fetched."""
+    raise ValueError(f"{reference} is not fetched")
 
 
 def completion_request(body: CompletionRequest) -> ProgramRequest:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any
@@ -18,7 +18,7 @@ from app.conversation.events import Event, Finished, Wrote
 from app.conversation.statistics import Statistics
 from app.serve.logprobs import TokenLogprob, TokenLogprobs
 from engines.chat_template.reasoning import AnswerStream
-from engines.chat_template.tool_calls import CallStream, WrittenCall
+from engines.chat_template.tool_calls import CallStream, Takes, WrittenCall
 
 FINISH_REASONS = {"stop": "stop"}
 """OpenAI's reasons; an answer that ended in any other way was cut off."""
@@ -48,7 +48,7 @@ class AnswerParts:
 
     Attributes:
         plain: whether all of it is text, as in a completion.
-        tools: names of the tools that can be called.
+        takes: which calls of tools count; None if there are no tools.
         single_call: whether the first call ends the answer.
         logprobs: makes those of the tokens, if they are asked for.
         end: the last event, once it has come.
@@ -57,7 +57,7 @@ class AnswerParts:
     """
 
     plain: bool = False
-    tools: Collection[str] = ()
+    takes: Takes | None = None
     single_call: bool = False
     logprobs: TokenLogprobs | None = None
     end: Finished | None = None
@@ -98,8 +98,8 @@ class AnswerParts:
         thought = self._reasoning.split.reasoning
         reasoning, self._reasoned = thought[self._reasoned :], max(self._reasoned, len(thought))
         calls: list[WrittenCall] = []
-        if self.tools:
-            self._calls = self._calls or CallStream(self.tools, self.single_call)
+        if self.takes is not None:
+            self._calls = self._calls or CallStream(self.takes, self.single_call)
             content = self._calls.append(content, last=last)
             calls = self._calls.calls[self.called :]
             self.called += len(calls)

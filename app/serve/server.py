@@ -36,12 +36,10 @@ from app.serve.requests import (
     chat_request,
     completion_request,
     required_calls,
-    strict_tools,
 )
 from app.serve.responses import DONE, AnswerParts, ResponseForm, as_json, server_sent
 from app.serve.schema import ChatRequest, CompletionRequest, EmbeddingRequest, Sampled, read
 from datastores.errors import InputError, SpecchatError
-from engines.chat_template.tool_calls import names_of
 from engines.sampler import Constrain
 
 NO_GRAMMARS = "needs a GGUF model: others have no grammars"
@@ -118,27 +116,36 @@ class Endpoint:
     async def _chat(self, request: Request) -> Response:
         body = read(await read_body(request), ChatRequest)
         asked = chat_request(body)
-        asked = replace(asked, constrain=await self._constrain(body, asked))
+        asked = await self._constrained(body, asked)
         top = body.top_logprobs or 0
         logprobs = TokenLogprobs(self._engine.vocabulary, top) if asked.logits else None
-        tools = names_of(asked.tools)
-        parts = AnswerParts(tools=tools, single_call=asked.single_call, logprobs=logprobs)
+        takes = asked.takes if asked.tools else None
+        parts = AnswerParts(takes=takes, single_call=asked.single_call, logprobs=logprobs)
         return await self._answer(request, body, asked, parts)
 
-    async def _constrain(self, body: ChatRequest, asked: ProgramRequest) -> Constrain | None:
-        """What restricts the answer: the schema of its JSON, or tools that have to be called.
+    async def _constrained(self, body: ChatRequest, asked: ProgramRequest) -> ProgramRequest:
+        """`asked` with what restricts the answer: the schema of its JSON, or tools that have to be
+        called, or to be called as they say.
 
         Raises:
             RequestError: it is invalid or not supported.
         """
         schema, engine = answer_schema(body), self._engine
-        if called := required_calls(body, asked.tools):
-            return await _grammar(
-                "tool_choice", engine.call_form, called, strict_tools(body), not asked.single_call
-            )
+        called, many = required_calls(body, asked.tools), not asked.single_call
+        free = not called and schema is None
         if schema is not None:
-            return await _grammar("response_format", engine.json_form, schema)
-        return None
+            constrain = await _grammar("response_format", engine.json_form, schema)
+        elif called:
+            constrain = await _grammar(
+                "tool_choice", engine.call_form, called, asked.strict, many, free
+            )
+        elif asked.strict and engine.call_form is not None:
+            constrain = await _grammar(
+                "tools", engine.call_form, asked.tools, asked.strict, many, free
+            )
+        else:
+            return asked
+        return replace(asked, constrain=constrain, free=free)
 
     async def _complete(self, request: Request) -> Response:
         body = read(await read_body(request), CompletionRequest)

@@ -6,7 +6,7 @@
     [TOOL_CALLS] [{"name": …, "arguments": {…}}, …]          Mistral
     [TOOL_CALLS]name[ARGS]{…}                                Mistral, later models
 
-A text is a call only if it is complete, valid and names one of the tools; else it is left in the
+A text is a call only if it is complete, valid and of one of the tools; else it is left in the
 answer as the model wrote it. The text is hostile: nothing is evaluated, and each character is
 parsed a limited number of times.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,16 +84,33 @@ class WrittenCall:
     arguments: Mapping[str, Any]
 
 
-def names_of(tools: Sequence[Tool]) -> frozenset[str]:
+Takes = Callable[[WrittenCall], bool]
+"""Whether what the model wrote is a call of a tool that it was offered."""
+Obeys = Callable[[Mapping[str, Any]], bool]
+"""Whether arguments are as a tool's schema says."""
+
+
+def names_of(tools: Sequence[Tool]) -> list[str]:
     """The names of `tools`."""
-    return frozenset(str(tool["function"]["name"]) for tool in tools)
+    return [str(tool["function"]["name"]) for tool in tools]
 
 
-def ends_call(text: str, names: Collection[str]) -> bool:
-    """Whether `text`, an answer so far, ends with a call of one of the tools `names`."""
+def taker(tools: Sequence[Tool], strict: Mapping[str, Obeys]) -> Takes:
+    """Takes calls of `tools`; of those named in `strict` only with arguments that obey."""
+    names = frozenset(names_of(tools))
+
+    def takes(call: WrittenCall) -> bool:
+        obeys = strict.get(call.name)
+        return call.name in names and (obeys is None or obeys(call.arguments))
+
+    return takes
+
+
+def ends_call(text: str, takes: Takes) -> bool:
+    """Whether `text`, an answer so far, ends with a call that counts."""
     if not text.endswith((CLOSE,) if OPEN in text else ("}", "]", FENCE)):
         return False
-    stream = CallStream(names)
+    stream = CallStream(takes)
     stream.append(text, last=True)
     return bool(stream.calls)
 
@@ -108,12 +125,12 @@ class CallStream:
     """Separates calls from an answer that arrives in fragments.
 
     Attributes:
-        names: the tools that can be called.
+        takes: whether a call counts.
         single: whether the first call ends the answer.
         calls: the calls found so far.
     """
 
-    names: Collection[str]
+    takes: Takes
     single: bool = False
     calls: list[WrittenCall] = field(default_factory=list)
     _text: str = ""  # not returned yet
@@ -171,7 +188,7 @@ class CallStream:
         closed = self._text.startswith(CLOSE, end)
         if call is None and not last and closings < MAX_CLOSINGS:
             return None  # its own text may hold the closing mark
-        if call is None or call.name not in self.names or not (closed or end == len(self._text)):
+        if call is None or not self.takes(call) or not (closed or end == len(self._text)):
             self._closings = 0
             return False
         self.calls.append(call)
@@ -182,7 +199,7 @@ class CallStream:
         """Take all of the text as calls; whether it is calls alone."""
         text = self._text.strip()
         found = _mistral_calls(text) if mark == MISTRAL else _bare_calls(text)
-        if not found or not all(call.name in self.names for call in found):
+        if not found or not all(map(self.takes, found)):
             return False
         self.calls += found[:1] if self.single else found
         self._text = ""

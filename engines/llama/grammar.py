@@ -1,4 +1,4 @@
-"""Answers in the form of a JSON schema, or of calls of tools, by llama.cpp's grammars.
+"""Answers in the form of a JSON schema, by llama.cpp's grammars.
 
 A grammar removes tokens from the target's distribution. What it allows depends on the answer so far
 alone, and the walk through a draft draws every token of the answer exactly once and in order. So
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,6 @@ from llama_cpp import llama_cpp as lib
 from llama_cpp.llama_grammar import SchemaConverter
 
 from datastores.errors import InputError
-from engines.chat_template.prompt_builder import Tool
-from engines.chat_template.tool_calls import CallForm
 from engines.llama import native
 from engines.llama.context import Weights, free_with
 from engines.sampler import Draw
@@ -49,6 +47,10 @@ UNREADABLE = (
 )
 """What llama-cpp-python's converter raises for a schema that it cannot convert."""
 
+SPACE = r'| " " | "\n"{1,2} [ \t]{0,20}'
+"""White space between the parts of a value, as llama.cpp's own converter allows it: models break
+lines and indent, and this ends."""
+
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 
@@ -58,46 +60,8 @@ def json_grammar(schema: Mapping[str, Any]) -> str:
     Raises:
         InputError: it is not a schema, or has a keyword that the grammar would not obey.
     """
-    rules = _Rules()
+    rules = Rules()
     return rules.grammar(rules.add(schema, "answer"))
-
-
-def call_grammar(
-    form: CallForm, tools: Sequence[Tool], strict: Collection[str] = (), *, many: bool = True
-) -> str:
-    """The grammar, in GBNF, of one call of `tools` in a model's own form, or of `many` in a row.
-
-    Arguments obey the tool's schema. Where the grammar would not obey all of that, a tool that is
-    not named in `strict` may get any object.
-
-    Raises:
-        InputError: the schema of a strict tool is not supported.
-    """
-    rules = _Rules()
-    calls = (_call(rules, f"tool-{index}", tool, strict, form) for index, tool in enumerate(tools))
-    call = f"({' | '.join(calls)})"
-    more = f" ({_literal(form.between)} {call})*" if many else ""
-    return rules.grammar(f"{_literal(form.before)} {call}{more} {_literal(form.after)}")
-
-
-def _call(rules: _Rules, rule: str, tool: Tool, strict: Collection[str], form: CallForm) -> str:
-    """The name of `tool` and its arguments, as a part of a rule."""
-    function = tool["function"]
-    name, schema = function["name"], function["parameters"]
-    try:
-        if schema.get("type", "object") != "object":
-            raise InputError("the schema of arguments must be of an object")
-        arguments = rules.add(schema, rule)
-    except InputError as error:
-        if name in strict:
-            raise InputError(f"{name} cannot be strict: {error}") from error
-        arguments = rules.add({"type": "object"}, f"{rule}-any")
-    return f"{_literal(name + form.middle)} {arguments}"
-
-
-def _literal(text: str) -> str:
-    """`text`, in ASCII, as GBNF writes it; empty for nothing."""
-    return json.dumps(text) if text else ""
 
 
 def _converter() -> Any:
@@ -105,12 +69,14 @@ def _converter() -> Any:
     return SchemaConverter(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
 
 
-class _Rules:
+class Rules:
     """The rules of some schemas. One that is referred to gets a rule of a name of its own: the
-    converter's, the last part of the reference, may be that of another rule."""
+    converter's, the last part of the reference, may be that of another rule. `space` is the white
+    space between the parts of a value."""
 
     def __init__(self) -> None:
         self._converter = _converter()
+        self._converter._rules["space"] = SPACE
         self._converter._resolve_ref = self._refer
         self._named: dict[str, str] = {}
 
@@ -130,6 +96,10 @@ class _Rules:
         except UNREADABLE as error:
             problem = str(error)[:200] or "invalid"
             raise InputError(f"the schema cannot be used: {problem}") from error
+
+    def define(self, rule: str, text: str) -> str:
+        """Add `rule`, and return its name."""
+        return str(self._converter._add_rule(rule, text))
 
     def grammar(self, root: str) -> str:
         """All rules, with `root` for the whole answer."""
@@ -200,30 +170,43 @@ class Grammar:
         self._all = np.zeros(weights.vocabulary_size, _CANDIDATE)
 
     def constrain(self, draw: Draw) -> Draw:
-        """`draw` among the tokens that the grammar allows after the answer so far; where it allows
-        none, the answer ends."""
+        """`draw` among the tokens that the grammar allows after the answer so far."""
 
         def constrained(row: Floats, offset: int, context: Sequence[int]) -> int:
             self._go_to(context[len(context) - offset :])
-            token = draw(row, offset, context)
-            if self._allows(token):
-                return token
-            allowed = self._masked(row)
-            return draw(allowed, offset, context) if np.isfinite(allowed.max()) else self._stop
+            return self.draw(draw, row, offset, context)
 
         return constrained
+
+    def draw(self, draw: Draw, row: Floats, offset: int, context: Sequence[int]) -> int:
+        """What `draw` draws among the tokens that are allowed here; the end where none is."""
+        token = draw(row, offset, context)
+        if self.allows(token):
+            return token
+        allowed = self._masked(row)
+        return draw(allowed, offset, context) if np.isfinite(allowed.max()) else self._stop
 
     def _go_to(self, answer: Sequence[int]) -> None:
         """Go to the place after `answer`, all of whose tokens were allowed."""
         known = len(self._accepted)
         if list(answer[:known]) != self._accepted:
-            lib.llama_sampler_reset(self._sampler)
-            self._accepted, known = [], 0
+            self.reset()
+            known = 0
         for token in answer[known:]:
-            lib.llama_sampler_accept(self._sampler, token)
-            self._accepted.append(token)
+            self.accept(token)
 
-    def _allows(self, token: int) -> bool:
+    def reset(self) -> None:
+        """Go to the beginning."""
+        lib.llama_sampler_reset(self._sampler)
+        self._accepted = []
+
+    def accept(self, token: int) -> None:
+        """Go on by a token that is allowed here."""
+        lib.llama_sampler_accept(self._sampler, token)
+        self._accepted.append(token)
+
+    def allows(self, token: int) -> bool:
+        """Whether `token` is allowed here."""
         self._one["id"], self._one["logit"] = token, 0.0
         self._apply(self._one)
         return bool(np.isfinite(self._one["logit"][0]))

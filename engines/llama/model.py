@@ -25,6 +25,7 @@ from engines.chat_template.prompt_builder import Message, Tool
 from engines.chat_template.template import ChatTemplate
 from engines.draft_tree import chain
 from engines.fingerprint import fingerprint
+from engines.llama.call_grammar import FreeCalls, call_grammar, free_call_grammar
 from engines.llama.context import (
     MAX_ROWS_CPU,
     MAX_ROWS_GPU,
@@ -37,7 +38,7 @@ from engines.llama.context import (
 from engines.llama.devices import free_gpu_memory, offloads
 from engines.llama.forward import PrefillChunkSize
 from engines.llama.gguf import F16, check_header
-from engines.llama.grammar import Grammar, call_grammar, json_grammar
+from engines.llama.grammar import Grammar, json_grammar
 from engines.llama.native import LOGGER
 from engines.llama.prediction_heads import open_heads, open_weights
 from engines.llama.probe import probe_heads, probe_once
@@ -100,14 +101,20 @@ class LlamaModel:
         """
         return Grammar(self.target.weights, json_grammar(schema)).constrain
 
-    def call_form(self, tools: Sequence[Tool], strict: Collection[str], many: bool) -> Constrain:
-        """What restricts an answer to a call of `tools`, or to `many`; see `call_grammar`.
+    def call_form(
+        self, tools: Sequence[Tool], strict: Collection[str], many: bool, free: bool
+    ) -> Constrain:
+        """What restricts an answer to a call of `tools`, or to `many`; see `call_grammar`. If the
+        model is `free` to write text instead, only its calls are restricted.
 
         Raises:
             InputError: the schema of a tool named in `strict` is not supported.
         """
-        grammar = call_grammar(self.template.call_form, tools, strict, many=many)
-        return Grammar(self.target.weights, grammar).constrain
+        form, weights = self.template.call_form, self.target.weights
+        if not free:
+            return Grammar(weights, call_grammar(form, tools, strict, many=many)).constrain
+        grammar = Grammar(weights, free_call_grammar(form, tools, strict, many=many))
+        return FreeCalls(grammar, self.vocabulary, form, tools).constrain
 
     @property
     def restrictions(self) -> tuple[str, ...]:

@@ -190,10 +190,41 @@ def test_calls_are_forced_only_where_a_grammar_can(client: Client) -> None:
     for choice in ("required", named):
         error = client.ask("?", tools=TOOLS, tool_choice=choice).json()["error"]
         assert "GGUF" in error["message"]
-    strict = [{"function": {"name": "look", "strict": True}}]
-    error = client.ask("?", tools=strict).json()["error"]
-    assert error["param"] == "tools[0].function.strict"
-    assert client.ask("?", tools=strict, tool_choice="none").status_code == 200
+
+
+def strict(**properties: object) -> list[dict[str, object]]:
+    """A strict tool."""
+    parameters = {"type": "object", "properties": properties, "required": list(properties)}
+    function = {"name": "look", "strict": True, "parameters": parameters}
+    return [{"type": "function", "function": function}]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_strict_call_counts_only_if_it_obeys(
+    tmp_path: Path, locations: Locations, history: History, stream: bool
+) -> None:
+    engine = speaking_engine(tmp_path, lambda _: CALL.encode())
+    with endpoint(engine, locations, history) as client:
+        for kind, called in (("string", True), ("integer", False)):
+            tools = strict(path={"type": kind})
+            asked = client.ask("?", tools=tools, stream=stream)
+            choices = [one["choices"][0] for one in (events(asked) if stream else [asked.json()])]
+            parts = [choice["delta" if stream else "message"] for choice in choices]
+            assert choices[-1]["finish_reason"] == ("tool_calls" if called else "stop")
+            assert any(part.get("tool_calls") for part in parts) == called
+            content = "".join(part.get("content") or "" for part in parts)
+            assert content == ("" if called else CALL)
+        plain = client.ask("?", tools=strict(path={"type": "integer"}), tool_choice="none")
+        assert plain.json()["choices"][0]["message"]["content"] == CALL
+
+
+@pytest.mark.parametrize(
+    "schema", [{"type": "nothing"}, {"$ref": "https://example.org/s.json"}, {"$ref": "#/none"}]
+)
+def test_a_strict_tool_needs_a_valid_schema(client: Client, schema: dict[str, str]) -> None:
+    response = client.ask("?", tools=strict(path=schema))
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "tools[0].function.parameters"
 
 
 def test_an_earlier_call_and_its_result_are_sent_back(client: Client) -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.chat_template.tool_calls import MARKS, CallStream, WrittenCall
+from engines.chat_template.tool_calls import MARKS, CallStream, WrittenCall, taker
 
-NAMES = ("look", "write_file")
+TAKES = taker([{"function": {"name": name}} for name in ("look", "write_file")], {})
 LOOK = WrittenCall("look", {"path": "a.py"})
 WRITE = WrittenCall("write_file", {"text": 'a "</tool_call>" {[TOOL_CALLS]} é', "n": 1, "o": {}})
 
@@ -51,7 +51,7 @@ FORMS = (hermes, llama, fenced, tagged_llama, mistral, mistral_with_arguments)
 
 def parsed(fragments: Sequence[str]) -> tuple[str, list[WrittenCall]]:
     """The text and the calls of an answer that arrives in fragments."""
-    stream = CallStream(NAMES)
+    stream = CallStream(TAKES)
     text = "".join(map(stream.append, fragments)) + stream.append("", last=True)
     return text, stream.calls
 
@@ -115,14 +115,14 @@ def test_a_call_without_its_closing_mark_counts_at_the_end() -> None:
 
 
 def test_text_that_cannot_become_a_call_is_not_held_back() -> None:
-    stream = CallStream(NAMES)
+    stream = CallStream(TAKES)
     assert stream.append("A sentence") == "A sentence"
     assert stream.append(" and <b") == " and <b"
     assert stream.append(" <tool") == ""
     assert stream.append("box>") == " <toolbox>"
-    stream = CallStream(NAMES)
+    stream = CallStream(TAKES)
     assert stream.append('{"answer') == '{"answer'
-    stream = CallStream(NAMES)
+    stream = CallStream(TAKES)
     assert stream.append("```js") == ""
     assert stream.append("\nx") == "```js\nx"
 
