@@ -137,7 +137,8 @@ class Config:
 
     docs: str = DOCS_ONCE
     """How answers use your imports: once = search them for each question, iterative = search again
-    every few words and use one passage at a time, knn = answer in their words, off = not at all.
+    every few words and use one passage at a time, knn = answer in their words and those of your
+    other chats, off = not at all.
     A chat can have its own setting."""
 
     embedding: str = ""

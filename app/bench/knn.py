@@ -147,7 +147,7 @@ def _steps(
 ) -> Generator[Step]:
     engine, speculates = row.engine, row.method.speculates
     interpolation = Interpolation(neighbours=row.neighbours)
-    target = InterpolatedTarget(engine.target, states, interpolation, keeps=speculates)
+    target = InterpolatedTarget(engine.target, states, interpolation)
     writer = StrideWriter(target, engine.drafters, engine.budget, request, across=True)
     if not speculates:
         return write_sequentially(writer, target, statistics)

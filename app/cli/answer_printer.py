@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING
 import click
 
 from app.cli.output import MAX_LINE_CHARACTERS, StatusLine
-from app.conversation.citations import SEARCH_KEY, SearchOutcome, citation, citation_records
+from app.conversation.citations import (
+    SEARCH_KEY,
+    SOURCES_KEY,
+    SearchOutcome,
+    Source,
+    citation,
+    citation_records,
+)
 from app.conversation.events import (
     MIN_PREFILL_TOKENS,
     Cited,
@@ -48,10 +55,10 @@ STOPPING = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
 """Signals that stop an answer; Windows has no SIGHUP."""
-WORDED = "In the words of your imports, not the model's own (--docs knn)."
+WORDED = "In the words of your own texts, not the model's (--docs knn)."
 NOT_ENCODED = (
-    "Answered in the model's own words: no import is indexed for --docs knn yet. Leave `specchat`"
-    " open and idle to index them."
+    "Answered in the model's own words: none of your texts is indexed for --docs knn yet. Leave"
+    " `specchat` open and idle to index them."
 )
 NOTHING_IMPORTED = "No imports to answer from. Add your files with `specchat import PATH…`."
 
@@ -122,6 +129,7 @@ class ReceivedAnswer:
         passages: passages that it used.
         outcome: what else searching brought; None if nothing was searched.
         states: number of datastore entries that KNN-LM used; None without KNN-LM.
+        sources: of words that KNN-LM took from them.
         retrieval: figures of retrieval during generation.
         remark: a remark on the answer, or empty.
     """
@@ -132,6 +140,7 @@ class ReceivedAnswer:
     passages: Sequence[FoundPassage] = ()
     outcome: SearchOutcome | None = None
     states: int | None = None
+    sources: Sequence[Source] = ()
     retrieval: RalmStatistics | None = None
     remark: str = ""
 
@@ -189,6 +198,7 @@ class AnswerPrinter:
             answer.remark = event.text
         elif isinstance(event, Interpolated):
             answer.states, answer.retrieval = event.states, event.figures
+            answer.sources = event.sources
         elif isinstance(event, Dropped):
             click.echo(f"the oldest {event.messages} messages no longer fit", err=True)
         elif isinstance(event, Prefilling) and event.total - event.done >= MIN_PREFILL_TOKENS:
@@ -225,8 +235,8 @@ class AnswerPrinter:
             _warn(answer.remark)
         for line in answer.outcome.lines(len(answer.passages)) if answer.outcome else ():
             click.echo(line, err=True)
-        for number, passage in enumerate(answer.passages, 1):
-            place = one_line(citation(passage).place, MAX_LINE_CHARACTERS)
+        for number, cited in enumerate((*map(citation, answer.passages), *answer.sources), 1):
+            place = one_line(cited.place, MAX_LINE_CHARACTERS)
             click.echo(f"[{number}] {place}", err=True)
 
 
@@ -238,7 +248,7 @@ def report(answer: ReceivedAnswer, end: Finished) -> dict[str, object]:
         **({"reasoning": answer.parts.reasoning} if answer.parts.reasoning else {}),
         "citations": citation_records(answer.passages),
         **({SEARCH_KEY: asdict(answer.outcome)} if answer.outcome is not None else {}),
-        **({STATES_KEY: answer.states} if answer.states is not None else {}),
+        **_borrowed(answer),
         **({REMARK_KEY: answer.remark} if answer.remark else {}),
         "finish_reason": end.finish,
         "model": answer.opened.model,
@@ -258,3 +268,10 @@ def report(answer: ReceivedAnswer, end: Finished) -> dict[str, object]:
         "by_drafter": statistics.by_origin,
         **({"retrieval": asdict(answer.retrieval)} if answer.retrieval is not None else {}),
     }
+
+
+def _borrowed(answer: ReceivedAnswer) -> dict[str, object]:
+    """What KNN-LM brought; nothing without it."""
+    if answer.states is None:
+        return {}
+    return {STATES_KEY: answer.states, SOURCES_KEY: list(map(asdict, answer.sources))}

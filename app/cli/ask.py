@@ -75,7 +75,8 @@ BEHIND = "Waiting for the answer in progress in specchat…"
     "--docs",
     type=click.Choice(DOCS_MODES),
     help="How to use your imports: search them once for the question, search again every few words"
-    " (iterative), answer in their words (knn: changes what the model writes), or not at all (off)."
+    " (iterative), answer in their words and those of your other chats (knn: changes what the model"
+    " writes; with --import, in the words of those imports alone), or not at all (off)."
     "  [default: the chat's setting, else `docs` in the settings]",
 )
 @import_option

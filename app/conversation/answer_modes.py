@@ -27,15 +27,17 @@ from app.conversation.follow_up import completed
 from app.conversation.generation import generate
 from app.conversation.imported_texts import ImportedTexts, fitting, with_notes
 from app.conversation.iterative import STRIDE_TOKENS, generate_iteratively
-from app.conversation.knn import generate_with_neighbours, imported_states
+from app.conversation.knn import encoded_states, generate_with_neighbours, searched_chats
+from app.conversation.knn_sources import SourceFinder
 from app.conversation.statistics import STATES_KEY, Statistics
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage
+from datastores.chats.history import HistoryReader
 from datastores.chats.records import StoredMessage
 from datastores.errors import InputError
 from engines.retrieval.question_words import is_small_talk
 
-OF_IMPORTS = "an answer in the words of your imports cannot be continued: regenerate it"
+BORROWED = "an answer in the words of your texts cannot be continued: regenerate it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +45,13 @@ class AnswerModes:
     """How answers are generated.
 
     Attributes:
+        history: the person's chats, which KNN-LM searches too.
         default: the mode of chats without a setting of their own.
         chosen: a `DocsSetting` as it is stored, which overrides the chats' settings; empty leaves
             it to them.
     """
 
+    history: HistoryReader
     imports: ImportedTexts | None = None
     default: str = DOCS_ONCE
     chosen: str = ""
@@ -95,7 +99,7 @@ class AnswerModes:
         """
         mode = self.of(request.chat.docs).mode
         if mode == DOCS_KNN or STATES_KEY in stopped.statistics:
-            raise InputError(OF_IMPORTS)
+            raise InputError(BORROWED)
         stride = STRIDE_TOKENS if request.passages and mode == DOCS_ITERATIVE else 1
         request.begun = partial_answer(stopped, engine, stride, request.end.stop)
         request.sampling = request.begun.sampling(request.sampling)
@@ -126,13 +130,16 @@ class AnswerModes:
         statistics: Statistics,
         stop: Flag,
     ) -> Generator[Event]:
-        """Answer with KNN-LM over the imported texts; by the model alone if none is encoded."""
+        """Answer with KNN-LM over the chosen imports, or over all of them and the person's other
+        chats; by the model alone if nothing is encoded."""
         imports, generation = self.imports, request.generation(engine.passage_form)
-        states = imported_states(engine, imports, docs.paths) if imports is not None else None
-        if states is None:
+        chats = {} if docs.paths else searched_chats(self.history, request.chat.id)
+        states = encoded_states(engine, imports, docs.paths, chats) if imports is not None else None
+        if imports is None or states is None:
             yield Interpolated(0)
             yield from generate(engine, generation, statistics, stop)
             return
         # Nothing learns from the answer, as it is not the model's own.
         engine = replace(engine, observers=[])
-        yield from generate_with_neighbours(engine, states, generation, statistics, stop)
+        sources = SourceFinder(imports, self.history, chats, docs.paths)
+        yield from generate_with_neighbours(engine, states, sources, generation, statistics, stop)

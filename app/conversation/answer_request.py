@@ -14,8 +14,11 @@ from app.conversation.citations import (
     CITATIONS_KEY,
     NOTHING_FOUND,
     SEARCH_KEY,
+    SOURCES_KEY,
     SearchOutcome,
+    Source,
     citation_records,
+    source_records,
     used_passages,
 )
 from app.conversation.context_window import WHOLE_CHAT, WINDOW_KEY, Boundary
@@ -49,6 +52,7 @@ class AnswerRequest:
         outcome: what else the search brought.
         begun: the beginning that the answer continues.
         states: number of datastore entries that KNN-LM searches; None without KNN-LM.
+        sources: of the words that KNN-LM took from them.
         window: the part of the chat left out of `messages`.
         prompted: the part left out of the prompt; None until there is a prompt.
         remark: a sentence about the answer, or empty.
@@ -68,6 +72,7 @@ class AnswerRequest:
     outcome: SearchOutcome = NOTHING_FOUND
     begun: PartialAnswer = NOTHING_WRITTEN
     states: int | None = None
+    sources: Sequence[Source] = ()
     window: Boundary = WHOLE_CHAT
     prompted: Boundary | None = None
     remark: str = ""
@@ -135,6 +140,7 @@ class AnswerRequest:
         }
         if self.states is not None:
             figures[STATES_KEY] = self.states
+            figures[SOURCES_KEY] = source_records(self.sources)
         if self.left_out.dropped:
             figures[WINDOW_KEY] = asdict(self.left_out)
         if self.passages is not None:

@@ -86,7 +86,7 @@ class Assistant:
         """
         self.engine = engine
         self.history = history
-        self._modes = AnswerModes(imports, default_docs, docs)
+        self._modes = AnswerModes(history, imports, default_docs, docs)
         self._sequences = require_sequences(tuple(stop), "--stop")
         self._isolation = ChatIsolation(engine, history.name)
         self._stop = Flag()
@@ -247,7 +247,7 @@ class Assistant:
                     if isinstance(event, Dropped):
                         turn.prompted = Boundary(event.messages, engine.target.context_length)
                     elif isinstance(event, Interpolated):
-                        turn.states = event.states
+                        turn.states, turn.sources = event.states, event.sources
                     elif isinstance(event, Wrote):
                         provenance.append(event.pieces)
                         text = "".join(piece.text for piece in event.pieces)

@@ -1,31 +1,37 @@
-"""Citations: the passages of imported texts that an answer used, and what became of the search, as
-stored with the answer and as said to the person.
+"""Citations: the passages of imported texts that an answer used, what became of the search, and the
+sources of borrowed words, as stored with the answer and as said to the person.
 
 Only places (for imported chats, their titles) and a digest are stored, never text, so that what was
-deleted from the library cannot be read here either.
+deleted from the library cannot be read here either. Of the person's own chats not even the title
+is.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from app.figures import amount
+from app.figures import amount, percent
 from app.locations import Locations
+from datastores.errors import InputError
 from datastores.library.documents import CHATS
 
 if TYPE_CHECKING:
     from app.indexing.passage_index import FoundPassage
+    from datastores.chats.history import HistoryReader
+    from datastores.chats.records import Chat, StoredMessage
     from datastores.passages.chunks import Chunk, Passage
 
 CITATIONS_KEY = "citations"
 """The key of the citations among an answer's figures; the list is empty if it used no passage."""
 SEARCH_KEY = "search"
 """The key of the `SearchOutcome` among them."""
+SOURCES_KEY = "sources"
+"""The key of the `Source`s among them; absent without KNN-LM."""
 FORMER_TOO_LONG_KEY = "passage_too_long"
 
 MAX_PLACE = 400
@@ -38,6 +44,7 @@ Qwen2.5-Coder 1.5B that are from a note have .29 or more of it."""
 _FENCE = re.compile(r"^[ \t]*```.*", re.MULTILINE)
 """The marks around code, and its language."""
 
+UNTITLED, DELETED_CHAT = "untitled", "a chat that was deleted"
 NO_PASSAGE = "No passage fits: answered without your notes"
 PASSAGE_TOO_LONG = (
     "A passage of your imports matches, but does not fit into the context: raise `context` in the"
@@ -115,27 +122,70 @@ class Citation:
     def place(self) -> str:
         """The place within its import: `notes/bike.md:12-20`, or the chat and the number of the
         message; not sanitised."""
-        name = self.import_name or Path(self.import_path).name
-        if self.chat:
-            return f"{name}: {self.chat}, message {self.part + 1}"
-        file = name if name.rpartition("/")[2] == self.file else f"{name}/{self.file}"
-        last = f"-{self.last_line}" if self.last_line > self.first_line else ""
-        return f"{file}:{self.first_line}{last}"
+        return _imported_place(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Source(Citation):
+    """A text that words of an answer came from (KNN-LM), at the passage that gave most of them.
+
+    Attributes:
+        share: of the answer's tokens, in expectation.
+        owner: of an own chat, `app.conversation.privacy.owner_of_chat`; its title is `chat`, where
+            it is known. Empty for imports.
+        message: id of the message in it.
+    """
+
+    share: float = 0.0
+    owner: str = ""
+    message: int = 0
+
+    @property
+    def place(self) -> str:
+        """See `Citation.place`, with the share."""
+        if not self.owner:
+            return f"{_imported_place(self)} ({percent(self.share)})"
+        return f"{f'Chats: {self.chat}' if self.chat else DELETED_CHAT} ({percent(self.share)})"
+
+
+def _imported_place(cited: Citation) -> str:
+    name = cited.import_name or Path(cited.import_path).name
+    if cited.chat:
+        return f"{name}: {cited.chat}, message {cited.part + 1}"
+    file = name if name.rpartition("/")[2] == cited.file else f"{name}/{cited.file}"
+    last = f"-{cited.last_line}" if cited.last_line > cited.first_line else ""
+    return f"{file}:{cited.first_line}{last}"
 
 
 def citation(passage: FoundPassage) -> Citation:
     """The citation of a passage."""
+    return Citation(**_values(passage))
+
+
+def source(passage: FoundPassage, share: float) -> Source:
+    """The source of `share` of an answer's tokens."""
+    return Source(**_values(passage), share=share)
+
+
+def own_source(chat: Chat, owner: str, message: int, share: float) -> Source:
+    """The source of `share` of an answer's tokens in a message of an own chat."""
+    title = chat.title or UNTITLED
+    return Source("", "", 0, 1, 1, "", "", title, share, owner, message)
+
+
+def _values(passage: FoundPassage) -> dict[str, Any]:
+    """The fields of `Citation`."""
     chunk = passage.chunk
-    return Citation(
-        passage.import_path,
-        passage.file,
-        passage.part,
-        chunk.first_line,
-        chunk.last_line,
-        chunk.digest.hex(),
-        passage.import_name,
-        passage.title if passage.kind == CHATS else "",
-    )
+    return {
+        "import_path": passage.import_path,
+        "file": passage.file,
+        "part": passage.part,
+        "first_line": chunk.first_line,
+        "last_line": chunk.last_line,
+        "digest": chunk.digest.hex(),
+        "import_name": passage.import_name,
+        "chat": passage.title if passage.kind == CHATS else "",
+    }
 
 
 def citation_records(passages: Sequence[FoundPassage]) -> list[dict[str, object]]:
@@ -143,15 +193,42 @@ def citation_records(passages: Sequence[FoundPassage]) -> list[dict[str, object]
     return [asdict(citation(passage)) for passage in passages]
 
 
-def stored_citations(figures: Mapping[str, object]) -> list[Citation]:
-    """The citations among the figures of an answer.
+def source_records(sources: Iterable[Source]) -> list[dict[str, object]]:
+    """`sources` as they are stored: without titles of own chats, which may be deleted."""
+    return [asdict(replace(one, chat="") if one.owner else one) for one in sources]
 
-    Restored chats may hold anything: what is no citation is left out.
+
+def stored_citations(figures: Mapping[str, object]) -> list[Citation]:
+    """The citations, or else the sources, among the figures of an answer.
+
+    Restored chats may hold anything: what is none is left out.
     """
-    records = figures.get(CITATIONS_KEY)
-    if not isinstance(records, list):
-        return []
-    return [found for record in records if (found := _stored(record)) is not None]
+    kinds = ((CITATIONS_KEY, Citation), (SOURCES_KEY, Source))
+    return [one for key, kind in kinds for one in _stored_of(kind, figures.get(key))]
+
+
+def own_titles(history: HistoryReader, messages: Iterable[StoredMessage]) -> dict[str, str]:
+    """The titles of own chats by owner, if any of `messages` has words of one.
+
+    Raises:
+        StoreError: the history cannot be read.
+    """
+    # Imported here: few answers need it, and it imports the engine.
+    from app.conversation.privacy import owner_of_chat
+
+    if not any(SOURCES_KEY in message.statistics for message in messages):
+        return {}
+    return {owner_of_chat(history.name, one.id): one.title or UNTITLED for one in history.chats()}
+
+
+def titled(citations: Iterable[Citation], titles: Mapping[str, str]) -> list[Citation]:
+    """`citations`, those of own chats with their `titles`."""
+    return [
+        replace(one, chat=titles.get(one.owner, ""))
+        if isinstance(one, Source) and one.owner
+        else one
+        for one in citations
+    ]
 
 
 def stored_outcome(figures: Mapping[str, object]) -> SearchOutcome | None:
@@ -199,15 +276,19 @@ def used_passages(
     return tuple(one for number, one in enumerate(passages) if number in used)
 
 
-def _stored(record: object) -> Citation | None:
+AnyCitation = TypeVar("AnyCitation", bound=Citation)
+
+
+def _stored_of(kind: type[AnyCitation], records: object) -> list[AnyCitation]:
     """Records of earlier versions have no `part`, no `digest`, and neither name nor chat."""
-    if not isinstance(record, dict):
-        return None
-    values = {"part": 0, "digest": "", "import_name": "", "chat": "", **record}
-    kinds = {"str": str, "int": int}
-    if any(type(values.get(one.name)) is not kinds[str(one.type)] for one in fields(Citation)):
-        return None
-    return Citation(**{one.name: values[one.name] for one in fields(Citation)})
+    types = {"str": str, "int": int, "float": float}
+    found = list[AnyCitation]()
+    for record in records if isinstance(records, list) else ():
+        if isinstance(record, dict):
+            values = {"part": 0, "digest": "", "import_name": "", "chat": "", **record}
+            if all(type(values.get(one.name)) is types[str(one.type)] for one in fields(kind)):
+                found.append(kind(**{one.name: values[one.name] for one in fields(kind)}))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,31 +299,52 @@ class CitedText:
         chunk: the passage, or what replaced it; None if it is no longer imported.
         changed: whether the text changed since the answer.
         key: of its document in the library.
+        own_chat: number of the own chat that it is in; 0 for imports.
     """
 
     chunk: Chunk | None
     changed: bool = False
     key: bytes = field(default=b"", compare=False)
+    own_chat: int = 0
 
 
 def read_cited(locations: Locations, citations: Sequence[Citation]) -> list[CitedText]:
-    """The text of each citation, if it is still imported. Call it in a thread.
+    """The text of each citation, if it still exists. Call it in a thread.
 
     Raises:
         StoreError: a store cannot be read.
     """
-    # Imported here: to print citations, no library is opened.
+    # Imported here: to print citations, no store is opened.
     from app.indexing.passage_index import open_passages
+    from datastores.chats.history import History
     from datastores.library.library import Library
 
     with (
         closing(Library.open(locations.library)) as library,
         closing(open_passages(locations)) as passages,
+        closing(History.open(locations.history)) as history,
     ):
         return [
-            _cited(one, passages.of_texts(library.texts_in(one.import_path, one.file)))
+            _own_message(history, one)
+            if isinstance(one, Source) and one.owner
+            else _cited(one, passages.of_texts(library.texts_in(one.import_path, one.file)))
             for one in citations
         ]
+
+
+def _own_message(history: HistoryReader, source: Source) -> CitedText:
+    """The message of an own chat that words came from."""
+    from app.conversation.privacy import chat_of
+    from datastores.passages.chunks import Chunk
+
+    try:
+        message = history.message(source.message)
+    except InputError:
+        return CitedText(None)
+    if message.chat != chat_of(source.owner, history.name):
+        return CitedText(None)
+    lines = message.content.count("\n") + 1
+    return CitedText(Chunk(source.chat, 1, lines, message.content), own_chat=message.chat)
 
 
 def _cited(cited: Citation, present: Sequence[Passage]) -> CitedText:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from app.conversation.citations import SearchOutcome
+    from app.conversation.citations import SearchOutcome, Source
     from app.conversation.statistics import Piece, Statistics
     from app.indexing.passage_index import FoundPassage
     from engines.budget.protocol import BudgetStatus
@@ -88,13 +88,15 @@ class Speculated:
 
 @dataclass(frozen=True, slots=True)
 class Interpolated:
-    """KNN-LM uses a datastore of `states` entries from the imported texts.
+    """KNN-LM uses a datastore of `states` entries from imported texts and the person's chats.
 
-    Without any, the model answers alone. It comes again at the end, with the figures.
+    Without any, the model answers alone. It comes again at the end, with the figures and the
+    `sources` of the answer's words.
     """
 
     states: int
     figures: RalmStatistics | None = None
+    sources: tuple[Source, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

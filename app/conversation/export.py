@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from app.conversation.attachments import question_of
-from app.conversation.citations import Citation, stored_citations
+from app.conversation.citations import Citation, own_titles, stored_citations, titled
 from app.locations import working_folder
 from app.sanitise import one_line
 from datastores.chats.history import HistoryReader
@@ -164,14 +164,16 @@ def as_markdown(history: HistoryReader, chats: Sequence[Chat]) -> Iterator[str]:
         yield f"# {' '.join(chat.title.split()) or 'Untitled'}\n\n*{_date(chat.created)}*\n\n"
         if chat.system:
             yield f"## System prompt\n\n{_with_closed_fence(chat.system)}\n\n"
-        for message in history.thread(chat.id):
+        thread = history.thread(chat.id)
+        titles = own_titles(history, thread)
+        for message in thread:
             if is_empty_answer(message):
                 continue
             yield f"## {_heading(message, versions.get(message.id, ()))}\n\n"
             for one in message.attachments:
                 yield f"*Attached: {' '.join(one.name.split())}*\n\n"
             yield from _text(message)
-            yield from _citations(stored_citations(message.statistics))
+            yield from _citations(titled(stored_citations(message.statistics), titles))
 
 
 def _text(message: StoredMessage) -> Iterator[str]:

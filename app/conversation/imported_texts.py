@@ -153,6 +153,10 @@ class ImportedTexts:
         """Where a passage was imported from; None if it was forgotten meanwhile."""
         return locate(self._library, ScoredPassage(passage, 0.0), import_paths)
 
+    def passages_of(self, key: bytes) -> list[Passage]:
+        """The passages of the text `key`, in order; none if it was forgotten meanwhile."""
+        return self._passages.of_texts([key])
+
     @property
     def empty(self) -> bool:
         """Whether nothing is imported, or nothing indexed yet."""

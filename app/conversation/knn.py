@@ -1,11 +1,12 @@
-"""Answering in the words of the imported texts: KNN-LM over the model's states in them.
+"""Answering in the words of imported texts and own chats: KNN-LM over the model's states in them.
 
-`datastores.dense` searches the states and `engines.ralm.knn_lm` makes a distribution of them.
+`datastores.dense` searches the states, `engines.ralm.knn_lm` makes a distribution of them, and
+`knn_sources` names the texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import closing
 from copy import deepcopy
 from dataclasses import replace
@@ -24,10 +25,13 @@ from app.conversation.generation import (
 )
 from app.conversation.imported_texts import ImportedTexts
 from app.conversation.iterative import count_step
-from app.conversation.privacy import owner_of_text
+from app.conversation.knn_sources import SourceFinder
+from app.conversation.privacy import owner_of_chat, owner_of_text
 from app.conversation.statistics import Statistics
 from app.engine.draft_resources import open_dense
 from app.engine.engine import Engine
+from datastores.chats.history import HistoryReader
+from datastores.chats.records import Chat
 from engines.ralm.events import RalmStatistics
 from engines.ralm.knn_lm import InterpolatedTarget, Interpolation, write_sequentially
 from engines.ralm.knn_speculative import PRIOR_ACCURACY, SpeculativeKnn
@@ -46,22 +50,36 @@ MAX_STRIDE = 16
 """Most tokens drawn before they are verified: the screen does not show them until then."""
 
 
-def imported_states(
-    engine: Engine, imports: ImportedTexts, import_paths: frozenset[str]
+def searched_chats(history: HistoryReader, asking: int) -> dict[str, Chat]:
+    """The person's chats that an answer in the chat `asking` is worded like, by owner.
+
+    Not that chat itself: what it says is in the prompt, and another answer to the same question
+    would be worded like the one before. Private ones never are.
+
+    Raises:
+        StoreError: the history cannot be read.
+    """
+    chats = (chat for chat in history.chats() if chat.id != asking and not chat.private)
+    return {owner_of_chat(history.name, chat.id): chat for chat in chats}
+
+
+def encoded_states(
+    engine: Engine, imports: ImportedTexts, import_paths: frozenset[str], chats: Collection[str]
 ) -> FlatKeys | None:
-    """The states of the imported texts that are encoded; None if none is.
+    """The states of texts that are encoded; None if none is.
 
     Opens the dense index of `engine` if no drafter has.
 
     Args:
         import_paths: the only imports that are used; empty for all.
+        chats: owners of own chats.
 
     Raises:
         StoreError: a store cannot be read.
     """
     from datastores.dense.index import DenseIndex
 
-    owners = frozenset(map(owner_of_text, imports.texts(import_paths)))
+    owners = frozenset((*map(owner_of_text, imports.texts(import_paths)), *chats))
     if not owners:
         return None
     if engine.resources.dense is None:
@@ -75,6 +93,7 @@ def imported_states(
 def generate_with_neighbours(
     engine: Engine,
     states: FlatKeys,
+    sources: SourceFinder,
     request: GenerationRequest,
     statistics: Statistics,
     stop: Flag,
@@ -107,7 +126,8 @@ def generate_with_neighbours(
             for step in steps:
                 yield count_step(engine, stream, statistics, step, started, last=stop.is_set())
         statistics.seconds = perf_counter() - started
-        yield Interpolated(len(states), answer.figures)
+        found = sources.find(engine, states, answer.contributions, statistics.tokens)
+        yield Interpolated(len(states), answer.figures, found)
         yield Finished(answer.writer.finish, statistics, request.sampling.seed)
 
 
@@ -121,9 +141,8 @@ class KnnAnswer:
         # A wrong token can only be rolled back on a target that can be rewound.
         rewinds = engine.target.rollback_rows == engine.target.max_rows
         self._speculates = rewinds and len(states) >= MIN_SPECULATED
-        self._target = InterpolatedTarget(
-            engine.target, states, INTERPOLATION, keeps=self._speculates
-        )
+        self._target = InterpolatedTarget(engine.target, states, INTERPOLATION)
+        self.contributions = self._target.contributions
         self.writer = StrideWriter(
             self._target, engine.drafters, engine.budget, request, across=True
         )

@@ -147,6 +147,12 @@ def owner_of_chat(history: str, chat: int) -> str:
     return f"{CHAT_PREFIX}{history}:{chat}"
 
 
+def chat_of(owner: str, history: str) -> int | None:
+    """The chat whose `owner_of_chat` is `owner`; None if it is of another history."""
+    name, _, chat = owner.removeprefix(CHAT_PREFIX).rpartition(":")
+    return int(chat) if name == history and chat.isdecimal() else None
+
+
 def owner_of_answer(history: str, chat: int, documents: Iterable[bytes]) -> str:
     """The owner of an answer in a chat, given passages of `documents`: the chat and all of them."""
     return joined([owner_of_chat(history, chat), *map(owner_of_text, sorted(documents))])

@@ -19,7 +19,7 @@ from zlib import crc32
 from app.config import Options
 from app.conversation import events
 from app.conversation.attachments import Attachment
-from app.conversation.citations import SearchOutcome
+from app.conversation.citations import SearchOutcome, Source
 from app.conversation.statistics import Piece, Statistics, stored_statistics
 from app.locations import Locations
 from datastores.errors import SpecchatError
@@ -234,6 +234,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "Locations": partial(_record, Locations),
     "tuple[Attachment, ...]": _several(partial(_record, Attachment)),
     "tuple[Piece, ...]": _several(partial(_record, Piece)),
+    "tuple[Source, ...]": _several(partial(_record, Source)),
     "Statistics": _statistics,
     "Chunk": _chunk,
     "tuple[FoundPassage, ...]": _several(_passage),

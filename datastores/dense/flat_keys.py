@@ -102,6 +102,10 @@ class FlatKeys:
         """The keys of `rows` only, which must ascend."""
         return KeySubset(self._codes[rows].astype(np.float32), rows, self._matches)
 
+    def offsets(self, rows: Rows) -> Rows:
+        """The offsets of `rows`."""
+        return self._offsets[rows]
+
     def following(self, rows: Rows, count: int) -> Rows:
         """The up to `count` rows after each of `rows` within its text."""
         after = rows[:, None] + np.arange(1, count + 1)

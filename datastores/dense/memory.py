@@ -188,6 +188,21 @@ class TokenArena:
         known = (positions >= starts) & (positions < starts + lengths)
         return np.where(known, positions - starts + offsets, -1)
 
+    def texts_at(self, offsets: Integers) -> Integers:
+        """The text of each offset; 0 where it was deleted."""
+        runs = sorted((at, n, text) for text, each in self._runs.items() for _, at, n in each)
+        starts, lengths, texts = np.array([(0, 0, 0), *runs], np.int64).T
+        run = np.searchsorted(starts, offsets, "right") - 1
+        return np.where(offsets < starts[run] + lengths[run], texts[run], 0)
+
+    def around(self, offset: int, before: int, after: int) -> list[int]:
+        """The tokens of one text from `before` to `after` tokens beside an offset."""
+        window: list[int] = self.tokens[max(0, offset - before) : offset + after + 1].tolist()
+        at = min(before, offset)
+        first = next((i + 1 for i in range(at - 1, -1, -1) if window[i] == GAP), 0)
+        last = next((i for i in range(at, len(window)) if window[i] == GAP), len(window))
+        return window[first:last]
+
     def within(self, text: int, offsets: Sequence[int]) -> list[bool]:
         """Whether each offset belongs to a text."""
         inside = [False] * len(offsets)
@@ -375,6 +390,14 @@ class DenseMemory:
         if min(new, default=before.end) < before.end or not before.keys.precede(offsets):
             return None
         return before.keys.extended(codes, offsets) if len(offsets) else before.keys
+
+    def texts_at(self, offsets: Integers) -> Integers:
+        """The text of each offset; 0 where it was deleted. For the thread that adds."""
+        return self._arena.texts_at(offsets)
+
+    def around(self, offset: int, before: int, after: int) -> list[int]:
+        """See `TokenArena.around`. For the thread that adds."""
+        return self._arena.around(offset, before, after)
 
     def texts(self) -> set[int]:
         """The texts in memory. For the thread that adds."""

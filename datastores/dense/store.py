@@ -23,7 +23,7 @@ from sqlite_utils import Database
 from datastores.dense.projection import Codes, Projection, unpack_projection
 from datastores.dense.schema import SCHEMA
 from datastores.errors import StoreError
-from datastores.owners import belongs, is_lapsed
+from datastores.owners import belongs, each, is_lapsed
 from datastores.storage.erasure import erase_requested, request_erasure
 from datastores.storage.integrity import (
     damage_error,
@@ -171,9 +171,14 @@ class DenseStore:
         return {row["id"] for row in self.store.rows("SELECT id FROM documents")}
 
     def texts_of(self, owners: Collection[str]) -> set[int]:
-        """The ids of the texts of `owners`, without those that they share."""
+        """The ids of the texts that `owners` have alone or share among themselves."""
+        wanted = frozenset(owners)
+        return {text for text, owner in self.owner_of().items() if wanted.issuperset(each(owner))}
+
+    def owner_of(self) -> dict[int, str]:
+        """The owner of each text, by its id."""
         rows = self.store.rows("SELECT id, source FROM documents")
-        return {row["id"] for row in rows if row["source"] in owners}
+        return {row["id"]: row["source"] for row in rows}
 
     def deletions(self) -> int:
         """A number that grows whenever any process deletes texts."""

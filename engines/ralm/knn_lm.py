@@ -14,7 +14,7 @@ search serves all rows of a draft tree. `knn_speculative` decides when to postpo
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 from time import perf_counter
 from typing import Protocol
@@ -23,6 +23,7 @@ import numpy as np
 
 from datastores.dense.flat_keys import Rows, StateMatches
 from engines.draft_tree import DraftTree
+from engines.ralm.contributions import NOT_MIXED, Contributions, MixedRow
 from engines.ralm.events import RalmStatistics
 from engines.ralm.sequential import record_writing
 from engines.ralm.stride_writer import StrideWriter
@@ -90,13 +91,13 @@ class Interpolation:
     temperature: float = 0.1
     neighbours: int = 1024
 
-    def apply(self, row: Floats, matches: StateMatches) -> None:
+    def apply(self, row: Floats, matches: StateMatches) -> MixedRow:
         """Interpolate the logits float32 [vocabulary] of `row` in place.
 
         Logits are relative, so only those of tokens that a neighbour led to change.
         """
         if not len(matches.tokens) or not self.weight:
-            return
+            return NOT_MIXED
         nearness = np.exp((matches.distances[0] - matches.distances) / self.temperature)
         tokens, places = np.unique(matches.tokens, return_inverse=True)
         shares = np.bincount(places, weights=nearness) / nearness.sum()
@@ -104,24 +105,30 @@ class Interpolation:
         total = float(peak) + log(float(np.exp(row - peak).sum(dtype=np.float64)))
         added = np.log(shares) + (total + log(self.weight / (1.0 - self.weight)))
         row[tokens] = np.logaddexp(row[tokens], added)
+        return MixedRow(matches.rows, nearness, places, tokens, added - row[tokens])
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnRow:
-    """A row that a token was drawn from: the model's logits [vocabulary] and its state's key."""
+    """A row that a token was drawn from.
+
+    Attributes:
+        logits: the model's, float32 [vocabulary].
+        key: of its state.
+        mixed: what the neighbours added.
+    """
 
     logits: Floats
     key: Floats
+    mixed: MixedRow
 
 
 class InterpolatedTarget(WrappedTarget):
     """A target with KNN-LM's distribution.
 
-    Args:
-        keeps: whether to keep drawn rows for `take_drawn`.
-
     Attributes:
         index: the states that are searched.
+        contributions: of the datastore's states to the answer, as its writer records them.
         encoding_s: seconds spent encoding states and interpolating.
         search_s: seconds spent searching.
         searches: number of searches.
@@ -129,22 +136,17 @@ class InterpolatedTarget(WrappedTarget):
     """
 
     def __init__(
-        self,
-        target: Target,
-        datastore: StateDatastore,
-        interpolation: Interpolation,
-        *,
-        keeps: bool = False,
+        self, target: Target, datastore: StateDatastore, interpolation: Interpolation
     ) -> None:
         super().__init__(target)
         self.index: StateIndex = datastore
+        self.contributions = Contributions()
         self.encoding_s = self.search_s = 0.0
         self.searches = self.queries = 0
         self._datastore = datastore
         self._interpolation = interpolation
-        self._keeps = keeps
         self._last_row: ForwardOutput | None = None
-        self._verified: tuple[Floats, Floats] | None = None  # the model's logits, keys
+        self._verified: list[DrawnRow] = []  # that a token may be drawn from; not yet copied
         self._drawn: list[DrawnRow] = []
 
     def prefill(self, tokens: Sequence[int]) -> Iterator[int]:
@@ -156,23 +158,20 @@ class InterpolatedTarget(WrappedTarget):
     def last_row(self) -> ForwardOutput:
         """See `Target.last_row`."""
         if self._last_row is None:
-            row = super().last_row
-            self._last_row, keys = self._interpolated(row)
-            self._keep(row.logits, keys, (0,))
+            self._last_row, rows = self._interpolated(super().last_row)
+            self._keep(rows)
         return self._last_row
 
     def verify(self, tree: DraftTree) -> ForwardOutput:
         """See `Target.verify`."""
-        rows = super().verify(tree)
-        interpolated, keys = self._interpolated(rows)
-        self._verified = rows.logits, keys
+        interpolated, self._verified = self._interpolated(super().verify(tree))
         return interpolated
 
     def commit(self, path: Sequence[int]) -> None:
         """See `Target.commit`."""
-        if self._verified is not None:
-            self._keep(*self._verified, path)
-            self._verified = None
+        if self._verified:
+            self._keep([self._verified[row] for row in path])
+            self._verified = []
         super().commit(path)
 
     def rewind(self, length: int) -> None:
@@ -185,12 +184,17 @@ class InterpolatedTarget(WrappedTarget):
         drawn, self._drawn = self._drawn, []
         return drawn
 
-    def _keep(self, logits: Floats, keys: Floats, path: Sequence[int]) -> None:
-        if self._keeps:
-            self._drawn += [DrawnRow(logits[row].copy(), keys[row]) for row in path]
+    def record_drawn(self, tokens: Sequence[int]) -> None:
+        """Record what contributed to `tokens`, those drawn since the last `take_drawn`."""
+        for row, token in zip(self.take_drawn(), tokens, strict=True):
+            self.contributions.add(row.mixed, token)
 
-    def _interpolated(self, rows: ForwardOutput) -> tuple[ForwardOutput, Floats]:
-        """The rows with interpolated logits, and the keys of their states.
+    def _keep(self, rows: Sequence[DrawnRow]) -> None:
+        # The next pass overwrites the model's logits.
+        self._drawn += [replace(row, logits=row.logits.copy()) for row in rows]
+
+    def _interpolated(self, rows: ForwardOutput) -> tuple[ForwardOutput, list[DrawnRow]]:
+        """The rows with interpolated logits, and with those of the model.
 
         States are encoded one by one: a matrix product's result depends on its number of rows.
         """
@@ -200,13 +204,13 @@ class InterpolatedTarget(WrappedTarget):
         found = self.index.search(keys, self._interpolation.neighbours)
         searched = perf_counter()
         logits = rows.logits.copy()
-        for row, matches in zip(logits, found, strict=True):
-            self._interpolation.apply(row, matches)
+        mixed = map(self._interpolation.apply, logits, found)
+        drawn = list(map(DrawnRow, rows.logits, keys, mixed))
         self.searches += 1
         self.queries += len(keys)
         self.search_s += searched - searching
         self.encoding_s += searching - started + perf_counter() - searched
-        return ForwardOutput(logits, rows.hidden), keys
+        return ForwardOutput(logits, rows.hidden), drawn
 
 
 def write_sequentially(
@@ -224,6 +228,7 @@ def write_sequentially(
         while not writer.finish:
             written = len(writer.tokens)
             writer.write(None, written, written + 1)
+            target.record_drawn(writer.tokens[written:])
             record_writing(writer, statistics)
             statistics.strides = len(writer.tokens)
             statistics.searches, statistics.queries = target.searches, target.queries

@@ -69,7 +69,7 @@ class SpeculativeKnn:
     """Writes one answer.
 
     Args:
-        writer: a writer over `target`, which keeps drawn rows.
+        writer: a writer over `target`.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class SpeculativeKnn:
         self._write_token()
         search_s = target.search_s - searched_s
         seconds = perf_counter() - started - search_s
-        target.take_drawn()
+        target.record_drawn(self._writer.tokens[written:])
         statistics.searches += target.searches - searches
         statistics.queries += target.queries - queries
         statistics.search_s = statistics.waited_s = statistics.search_s + search_s
@@ -190,8 +190,10 @@ class SpeculativeKnn:
         tokens, true = self._writer.tokens, list[int]()
         context = [*self._prompt, *tokens[:confirmed]]
         for at, (row, matches) in enumerate(zip(drawn, found, strict=True), confirmed):
-            self._interpolation.apply(row.logits, matches.nearest(self._interpolation.neighbours))
+            nearest = matches.nearest(self._interpolation.neighbours)
+            mixed = self._interpolation.apply(row.logits, nearest)
             true.append(self._request.draw(row.logits, at, context))
+            self._target.contributions.add(mixed, true[-1])
             context.append(true[-1])
             if true[-1] != tokens[at]:
                 break

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 
@@ -322,7 +323,7 @@ class Conversation(ChatView):
         """Return the question to the prompt."""
         if self._shows(turn):
             if turn.text and turn.edited is None:
-                thread = Thread(up_to(thread.messages, turn.parent), thread.versions)
+                thread = replace(thread, messages=up_to(thread.messages, turn.parent))
             if turn.branches and turn.previous is not None:
                 self.show_branch(thread, turn.previous)
             else:

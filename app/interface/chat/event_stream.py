@@ -128,6 +128,7 @@ class EventApplier:
             answer.outcome = event.outcome
         elif isinstance(event, Interpolated):
             answer.states = event.states
+            answer.cite(event.sources)
         elif isinstance(event, Remarked):
             answer.remark = event.text
         elif isinstance(event, Dropped):

@@ -19,7 +19,7 @@ from app.conversation.citations import Citation
 from app.importing.names import import_names, stored_docs
 from app.interface.chat.conversation import Conversation
 from app.interface.dialogs.cited_passages import CitedPassages
-from app.interface.messages import ChatsChanged, ImportedChatSelected
+from app.interface.messages import ChatsChanged, ChatSelected, ImportedChatSelected
 from app.locations import Locations
 from app.sanitise import one_line
 from datastores.chats.history import History
@@ -31,7 +31,7 @@ NOTICES = {
     DOCS_KNN: "This chat answers in the words of {imports}.",
     DOCS_OFF: "This chat no longer uses your imports.",
 }
-EVERY_IMPORT = "your imports"
+EVERY_IMPORT, EVERY_TEXT = "your imports", "your imports and your other chats"
 NO_CITATIONS = "The last answer uses no passage of your imports."
 
 
@@ -69,7 +69,8 @@ class RetrievalActions:
         else:
             self._conversation.change_history(lambda history: history.set_docs(chat, docs))
         chosen = parse_docs(docs)
-        used = ", ".join(one_line(names[path]) for path in chosen.imports) or EVERY_IMPORT
+        every = EVERY_TEXT if chosen.mode == DOCS_KNN else EVERY_IMPORT
+        used = ", ".join(one_line(names[path]) for path in chosen.imports) or every
         notice = NOTICES[chosen.mode].format(imports=used)
         self._conversation.notify(notice, markup=False, timeout=4)
 
@@ -92,7 +93,7 @@ class RetrievalActions:
     def show_citations(self, citations: Sequence[Citation], index: int = 0) -> None:
         """Show cited passages, beginning with the one at `index`."""
 
-        def chosen(chat: ImportedChatSelected | None) -> None:
+        def chosen(chat: ChatSelected | ImportedChatSelected | None) -> None:
             if chat is not None:
                 self._conversation.post_message(chat)
 

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from app.conversation.attachments import Attachment, attachments_of, question_of
-from app.conversation.citations import stored_citations, stored_outcome
+from app.conversation.citations import own_titles, stored_citations, stored_outcome, titled
 from app.conversation.events import Event
 from app.conversation.statistics import ORIGINS_KEY, REMARK_KEY, STATES_KEY
 from app.interface.keymap import Keymap
@@ -110,7 +110,7 @@ def resume_turn(thread: Sequence[StoredMessage]) -> Turn | None:
     if not is_cut_off(thread):
         return None
     answer = thread[-1]
-    shown = _answer(answer, GROWING)
+    shown = _answer(answer, GROWING, {})
     return _again(thread, shown, lambda assistant: assistant.resume(answer.id))
 
 
@@ -184,10 +184,15 @@ def greeting(hint: str, keys: Keymap, *, private: bool = False) -> Greeting:
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """The shown messages, oldest first, and all versions of those that have several."""
+    """The shown messages, oldest first, and all versions of those that have several.
+
+    Attributes:
+        titles: of own chats by owner, if an answer has words of one.
+    """
 
     messages: list[StoredMessage] = field(default_factory=list)
     versions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    titles: Mapping[str, str] = field(default_factory=dict)
 
     def __contains__(self, message: int) -> bool:
         return any(shown.id == message for shown in self.messages)
@@ -204,7 +209,10 @@ def read_thread(history: History, chat: int | None) -> Thread:
     Raises:
         InputError, StoreError: the thread cannot be read.
     """
-    return Thread() if chat is None else Thread(history.thread(chat), history.versions(chat))
+    if chat is None:
+        return Thread()
+    messages = history.thread(chat)
+    return Thread(messages, history.versions(chat), own_titles(history, messages))
 
 
 def thread_through(
@@ -215,7 +223,8 @@ def thread_through(
     Raises:
         InputError, StoreError: the thread cannot be read.
     """
-    return Thread(history.path(history.leaf_below(message)), versions)
+    messages = history.path(history.leaf_below(message))
+    return Thread(messages, versions, own_titles(history, messages))
 
 
 def is_answered(thread: Thread, turn: Turn) -> bool:
@@ -265,7 +274,7 @@ def _entry(message: StoredMessage, thread: Thread) -> Entry | None:
         entry = Question(question_of(message), message.id, attachments_of(message))
     elif message.role == ASSISTANT:
         finish = WRITTEN_ELSEWHERE if message.finish == STREAMING else message.finish
-        entry = _answer(message, finish)
+        entry = _answer(message, finish, thread.titles)
         entry.message = message.id
     else:
         return None
@@ -273,10 +282,10 @@ def _entry(message: StoredMessage, thread: Thread) -> Entry | None:
     return entry
 
 
-def _answer(message: StoredMessage, finish: str) -> Answer:
+def _answer(message: StoredMessage, finish: str, titles: Mapping[str, str]) -> Answer:
     runs = message.statistics.get(ORIGINS_KEY)
     answer = Answer(message.content, finish, runs=runs if isinstance(runs, list) else ())
-    answer.citations = stored_citations(message.statistics)
+    answer.citations = titled(stored_citations(message.statistics), titles)
     answer.outcome = stored_outcome(message.statistics)
     remark = message.statistics.get(REMARK_KEY)
     answer.remark = one_line(remark, MAX_REMARK_CHARS) if isinstance(remark, str) else ""

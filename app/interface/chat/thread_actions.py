@@ -80,7 +80,7 @@ class ThreadActions:
         conversation.unsent.leave_edit(conversation.prompt)
         if len(kept) < len(messages):
             left_out = conversation.left_out or messages[-1].id
-            conversation.show_branch(Thread(kept, thread.versions), left_out)
+            conversation.show_branch(Thread(kept, thread.versions, thread.titles), left_out)
         conversation.prompt.focus()
 
     def branch_here(self) -> None:

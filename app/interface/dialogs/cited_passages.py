@@ -17,12 +17,12 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import OptionList, Static
 
-from app.conversation.citations import MAX_PLACE, Citation, CitedText, read_cited
+from app.conversation.citations import MAX_PLACE, Citation, CitedText, Source, read_cited
 from app.conversation.imported_chats import cited_chat
 from app.interface.dialogs.basic import ListDialog
 from app.interface.editor import edit
 from app.interface.keymap import keymap_of
-from app.interface.messages import ImportedChatSelected
+from app.interface.messages import ChatSelected, ImportedChatSelected
 from app.interface.themes import component_color
 from app.locations import Locations
 from app.sanitise import clean, one_line
@@ -34,10 +34,11 @@ CHAT_KEYS = "{cited.open} Open chat · {cited.close} Close"
 CLOSES = "{cited.close} Close"
 CHANGED = "The file has changed since this answer. It now says:"
 GONE = "This passage is no longer imported."
+DELETED = "This chat was deleted."
 
 
-class CitedPassages(ListDialog[ImportedChatSelected | None]):
-    """Shows the cited passages of one answer; closes with the imported chat to open, if any."""
+class CitedPassages(ListDialog[ChatSelected | ImportedChatSelected | None]):
+    """Shows the cited passages of one answer; closes with the chat to open, if any."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"cited--dim", "cited--warning"}
 
@@ -87,7 +88,7 @@ class CitedPassages(ListDialog[ImportedChatSelected | None]):
             return
         self.query_one(Static).update(Text("\n").join(self._lines(cited)))
         self.query_one(VerticalScroll).scroll_home(animate=False)
-        keys = CHAT_KEYS if self._citations[self._row].chat else KEYS
+        keys = CHAT_KEYS if self._own_chat or self._citations[self._row].chat else KEYS
         keys = keys if cited.chunk is not None else CLOSES
         self.query_one(Vertical).border_subtitle = keymap_of(self).fill(keys)
 
@@ -100,13 +101,20 @@ class CitedPassages(ListDialog[ImportedChatSelected | None]):
         """The text of the highlighted citation; None until it is read."""
         return self._texts[self._row] if self._texts else None
 
+    @property
+    def _own_chat(self) -> bool:
+        """Whether the highlighted citation is of one of the person's own chats."""
+        citation = self._citations[self._row]
+        return isinstance(citation, Source) and bool(citation.owner)
+
     def _entry(self, index: int) -> Text:
         return Text(f"[{index + 1}] {one_line(self._citations[index].place, MAX_PLACE)}")
 
     def _lines(self, cited: CitedText) -> Iterator[Text]:
         dim, warning = (component_color(self, f"cited--{kind}") for kind in ("dim", "warning"))
         if cited.chunk is None or cited.changed:
-            yield Text(GONE if cited.chunk is None else CHANGED, warning)
+            gone = DELETED if self._own_chat else GONE
+            yield Text(gone if cited.chunk is None else CHANGED, warning)
         if cited.chunk is None:
             return
         if cited.chunk.heading:
@@ -122,13 +130,15 @@ class CitedPassages(ListDialog[ImportedChatSelected | None]):
         if cited is None or cited.chunk is None:
             return
         citation = self._citations[self._row]
-        if citation.chat:
+        if self._own_chat:
+            self.dismiss(ChatSelected(cited.own_chat))
+        elif citation.chat:
             self.dismiss(ImportedChatSelected(cited_chat(citation, cited.key), citation.part))
-            return
-        try:
-            edit(self.app, citation.path, cited.chunk)
-        except SpecchatError as error:
-            self.show_error(error)
+        else:
+            try:
+                edit(self.app, citation.path, cited.chunk)
+            except SpecchatError as error:
+                self.show_error(error)
 
 
 def _numbered(chunk: Chunk, dim: Style) -> Iterator[Text]:

@@ -51,8 +51,8 @@ FIRST_TEXT = 1
 """Index of the first text of the answer proper."""
 
 NOTHING_WRITTEN = "■ empty answer"
-WORDED = "In the words of your imports, not the model's own."
-NOT_ENCODED = "In the model's own words: your imports are not indexed yet."
+WORDED = "In the words of your own texts, not the model's."
+NOT_ENCODED = "In the model's own words: your texts are not indexed yet."
 
 
 class Answer:
@@ -65,7 +65,7 @@ class Answer:
         status: what the model is doing before the first token.
         note: a line above the answer.
         fold_row: the row that folds and unfolds the reasoning, if any.
-        citations: the passages that it used.
+        citations: the passages that it used, or the sources of its words.
         outcome: what else searching imports brought; None if they were not searched.
         remark: a warning below the answer.
         states: number of datastore entries that KNN-LM interpolated with; None without KNN-LM.

@@ -11,13 +11,23 @@ import pytest
 
 import app.conversation.knn
 from app.conversation.assistant import Assistant
+from app.conversation.citations import (
+    DELETED_CHAT,
+    CitedText,
+    own_titles,
+    read_cited,
+    stored_citations,
+    titled,
+)
 from app.conversation.events import Event, Finished, Interpolated, Retrieved, Wrote
 from app.conversation.imported_texts import ImportedTexts
-from app.conversation.privacy import owner_of_text
+from app.conversation.privacy import owner_of_chat, owner_of_text
 from app.conversation.statistics import STATES_KEY
 from app.engine.draft_resources import open_dense
 from app.engine.engine import Engine
+from app.indexing.passage_index import update
 from app.locations import Locations
+from app.runtime.deletion import delete_chat
 from datastores.chats.history import History
 from datastores.dense.index import DenseIndex
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
@@ -25,11 +35,12 @@ from engines.ralm.knn_lm import Interpolation
 from engines.sampler import Sampling
 from engines.state_encoding import encode_backlog
 from tests.app.conversation.test_iterative import tokens
-from tests.app.scripted import scripted_engine
+from tests.app.scripted import ScriptedVocabulary, scripted_engine
 
 pytestmark = pytest.mark.usefixtures("small_sample", "heavy_neighbours")
 QUESTION = "How many telescopes does the walrus keep?"
 NOTE = "The walrus keeps seventeen brass telescopes in the attic. " * 8
+OWN = "The seal collects forty horns of brass under the pier. " * 8
 GREEDY = Sampling(0.0)
 
 
@@ -129,6 +140,108 @@ def test_only_the_chosen_import_counts_and_what_is_forgotten_does_not(
     imports._library.forget("/notes")
     assert answer(engine, history, imports, "knn")[0] == one
     assert answer(engine, history, imports, "knn", "/notes")[0] == Interpolated(0)
+
+
+def own_chat(engine: Engine, history: History, title: str, *, private: bool = False) -> int:
+    """A chat of the person's own that says `OWN`, and is encoded unless it is private."""
+    chat = history.create_chat(title, private=private)
+    history.add_message(chat.id, None, "user", "Hello")
+    last = history.thread(chat.id)[-1].id
+    history.add_message(chat.id, last, "assistant", shown(OWN))
+    worker = engine.resources.dense
+    assert worker is not None
+    owner = owner_of_chat(history.name, chat.id)
+    read = engine.vocabulary.encode(OWN)
+    worker.ask(partial(DenseIndex.add_text, owner=owner, tokens=read))
+    list(encode_backlog(engine.target, worker))
+    return chat.id
+
+
+def shown(words: str) -> str:
+    """`words` as the scripted vocabulary shows their tokens."""
+    vocabulary = ScriptedVocabulary()
+    return "".join(map(vocabulary.text, vocabulary.encode(words)))
+
+
+def states(engine: Engine, history: History, imports: ImportedTexts, docs: str = "knn") -> int:
+    begun = answer(engine, history, imports, docs)[0]
+    assert isinstance(begun, Interpolated)
+    return begun.states
+
+
+def test_own_chats_are_searched_unless_imports_are_chosen_or_they_are_private(
+    engine: Engine, history: History, imports: ImportedTexts
+) -> None:
+    before, count = states(engine, history, imports), len(engine.vocabulary.encode(OWN)) - 1
+    chat = own_chat(engine, history, "Seals")
+    assert states(engine, history, imports) == before + count
+    assert states(engine, history, imports, "knn /notes") == before // 2
+    own_chat(engine, history, "Secret", private=True)
+    history.set_private(chat, True)
+    assert states(engine, history, imports) == before
+
+
+def test_the_chat_itself_is_not_searched_or_its_answers_would_repeat(
+    engine: Engine, history: History, imports: ImportedTexts
+) -> None:
+    before, chat = states(engine, history, imports), own_chat(engine, history, "Seals")
+    assistant = Assistant(engine, history, imports, docs="knn")
+    last = history.thread(chat)[-1].id
+    assert next(assistant.answer(chat, last, QUESTION)) == Interpolated(before)
+    assert next(assistant.regenerate(last)) == Interpolated(before)
+    unsaved = Assistant(engine, history, imports, docs="knn")
+    assert next(unsaved.answer_unsaved(last, QUESTION)) == Interpolated(before)
+
+
+def test_an_answer_names_the_texts_that_its_words_came_from(
+    engine: Engine, history: History, imports: ImportedTexts
+) -> None:
+    library = imports._library
+    library.forget("/letters")
+    content = f"# Other\n\n{'x' * 900}\n\n# Walrus\n\n{shown(NOTE)}"
+    document = Document("sea.md", (Part(NOTES, "Nothing."), Part(NOTES, content)))
+    library.write([StoreDocument("/sea", "sea.md", 0, document)])
+    library.forget("/notes")
+    list(update(library, imports._passages))
+    read_imports(engine, imports)
+    chat = own_chat(engine, history, "Seals")
+    *_, figures, end = answer(engine, history, imports, "knn")
+    assert isinstance(figures, Interpolated)
+    assert isinstance(end, Finished)
+    shares = [one.share for one in figures.sources]
+    assert shares == sorted(shares, reverse=True)
+    assert 0 < sum(shares) <= 1
+    [imported] = [one for one in figures.sources if not one.owner]
+    assert (imported.import_path, imported.file, imported.part) == ("/sea", "sea.md", 1)
+    assert imported.first_line > 3, "the passage with the words, not the first"
+    [own] = [one for one in figures.sources if one.owner]
+    assert (own.owner, own.chat) == (owner_of_chat(history.name, chat), "Seals")
+    assert own.message == history.thread(chat)[-1].id, "the answer, not the question"
+    message = history.thread(history.last_chat().id)[-1]
+    assert "Seals" not in str(message.statistics), "a title may be deleted"
+    assert titled(stored_citations(message.statistics), own_titles(history, [message])) == [
+        *figures.sources
+    ]
+
+
+def test_deleting_a_source_leaves_nothing_of_it(
+    engine: Engine, history: History, imports: ImportedTexts, locations: Locations
+) -> None:
+    chat = own_chat(engine, history, "Seals")
+    for path in ("/notes", "/letters"):
+        imports._library.forget(path)
+    *_, figures, _ = answer(engine, history, imports, "knn")
+    assert isinstance(figures, Interpolated)
+    assert [one.chat for one in figures.sources] == ["Seals"]
+    [read] = read_cited(locations, figures.sources)
+    assert read.own_chat == chat
+    assert read.chunk is not None
+    assert read.chunk.content == shown(OWN)
+    message = history.thread(history.last_chat().id)[-1]
+    delete_chat(history, locations, chat, engine)
+    [left] = titled(stored_citations(message.statistics), own_titles(history, [message]))
+    assert left.place.startswith(DELETED_CHAT)
+    assert read_cited(locations, [left]) == [CitedText(None)]
 
 
 def test_what_is_forgotten_during_an_answer_counts_no_more(

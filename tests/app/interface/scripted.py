@@ -17,8 +17,11 @@ from app.conversation.citations import (
     CITATIONS_KEY,
     NOTHING_FOUND,
     SEARCH_KEY,
+    SOURCES_KEY,
     SearchOutcome,
+    Source,
     citation_records,
+    source_records,
 )
 from app.conversation.events import (
     Cited,
@@ -70,6 +73,7 @@ class Script:
         passages: retrieved passages, all of which it uses; None if nothing was searched.
         outcome: what else searching brought.
         states: datastore entries that KNN-LM used; None without KNN-LM.
+        sources: of the words that it took from them.
         remark: a remark on the answer, or empty.
         possible: by origin, the share of tokens that drafts could have supplied.
     """
@@ -83,6 +87,7 @@ class Script:
     passages: tuple[FoundPassage, ...] | None = None
     outcome: SearchOutcome = NOTHING_FOUND
     states: int | None = None
+    sources: tuple[Source, ...] = ()
     remark: str = ""
     possible: Mapping[str, float] = field(
         default_factory=lambda: {"chats": 0.44, "prompt": 0.2, "recycle": 0.1}
@@ -162,6 +167,7 @@ class ScriptedAssistant:
                 figures[REMARK_KEY] = script.remark
             if script.states is not None:
                 figures[STATES_KEY] = script.states
+                figures[SOURCES_KEY] = source_records(script.sources)
             self.history.extend_message(answer.id, said, [], figures, finish)
 
 
@@ -193,6 +199,8 @@ def events_of(script: Script, stop: Flag) -> Generator[Event]:
     }
     if script.passages is not None:
         yield Cited(script.passages, script.outcome)
+    if script.states is not None:
+        yield Interpolated(script.states, sources=script.sources)
     if script.remark:
         yield Remarked(script.remark)
     yield Finished("interrupted" if stop.is_set() else script.finish, statistics, 0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.config import Options
 from app.conversation import events
 from app.conversation.attachments import Attachment
-from app.conversation.citations import SearchOutcome
+from app.conversation.citations import SearchOutcome, Source
 from app.conversation.statistics import Piece, Statistics
 from app.indexing.passage_index import FoundPassage
 from app.locations import locate
@@ -54,6 +54,7 @@ MESSAGES: list[WireMessage] = [
     events.Speculated(RalmStatistics(strides=3, waited_s=0.5)),
     events.Interpolated(4),
     events.Interpolated(4, RalmStatistics(passes=2)),
+    events.Interpolated(4, None, (Source("", "", 0, 1, 1, "", share=0.5, owner="chat:a:1"),)),
     events.Dropped(3),
     events.Prefilling(1, 2),
     events.WroteText((Piece("a", 0), Piece("b", 4))),

@@ -133,3 +133,47 @@ def test_without_chosen_texts_nothing_is_found(worker: DenseWorker) -> None:
     assert len(nothing) == 0
     (found,) = nothing.search(key_of(nothing, 7), 5)
     assert found.tokens.size == 0
+
+
+def test_texts_that_the_owners_share_among_themselves_are_theirs(worker: DenseWorker) -> None:
+    for owner in ("notes", "chat notes", "chat letters"):
+        record(worker, LENGTH, start=START, owner=owner)
+    for owners, count in ((("notes",), 1), (("notes", "chat"), 2), (("chat", "letters"), 1)):
+        found = worker.ask(partial(DenseIndex.flat_keys, owners=owners))
+        assert found is not None
+        assert len(found) == count * (LENGTH - START)
+
+
+def test_owners_contribute_the_weight_of_their_keys_without_what_was_deleted(
+    worker: DenseWorker,
+) -> None:
+    for owner in ("notes", "chat notes", "book"):
+        record(worker, LENGTH, start=START, owner=owner)
+    states = worker.ask(partial(DenseIndex.flat_keys, owners=("notes", "chat", "book")))
+    assert states is not None
+    each, last = LENGTH - START, LENGTH - START - 1
+    rows = np.array([0, 70, each, each + last, 2 * each + 30])
+    ask = partial(
+        DenseIndex.contributors,
+        offsets=states.offsets(rows),
+        weights=np.array([1.0, 2.0, 0.25, 0.5, 1.5]),
+        limit=2,
+    )
+    first, second = worker.ask(ask)
+    assert (first.owner, first.weight, second.owner, second.weight) == ("notes", 3.0, "book", 1.5)
+    assert [list(words) for words in first.excerpts] == [
+        [word(position) for position in range(70 + START - 6, 70 + START + 2)],
+        [word(position) for position in range(START + 2)],
+    ]
+    worker.ask(partial(DenseIndex.forget, owner="notes"))
+    assert [(one.owner, one.weight) for one in worker.ask(ask)] == [("book", 1.5)]
+
+
+def test_the_surroundings_of_a_key_end_with_its_text(states: FlatKeys, worker: DenseWorker) -> None:
+    last = LENGTH - START - 1
+    offsets, weights = states.offsets(np.array([last])), np.ones(1)
+    ask = partial(DenseIndex.contributors, offsets=offsets, weights=weights, limit=1)
+    [found] = worker.ask(ask)
+    assert [list(words) for words in found.excerpts] == [
+        [word(position) for position in range(LENGTH - 7, LENGTH)]
+    ]

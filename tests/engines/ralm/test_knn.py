@@ -18,6 +18,7 @@ from engines.budget.fixed import FixedBudget
 from engines.decode import StopCriteria
 from engines.drafters.protocol import Drafter
 from engines.ralm import knn_speculative
+from engines.ralm.contributions import Contributions
 from engines.ralm.events import RalmStatistics
 from engines.ralm.knn_lm import InterpolatedTarget, Interpolation, write_sequentially
 from engines.ralm.knn_speculative import SpeculativeKnn
@@ -77,8 +78,29 @@ def write(
     context_length: int = 512,
 ) -> tuple[list[Step], RalmStatistics, str]:
     """The steps of an answer (sequential if there is no scheduler), and why it ended."""
+    steps, statistics, writer, _ = run_knn(
+        request,
+        drafters,
+        scheduler,
+        store=store,
+        interpolation=interpolation,
+        context_length=context_length,
+    )
+    return steps, statistics, writer.finish
+
+
+def run_knn(
+    request: RalmRequest,
+    drafters: list[Drafter],
+    scheduler: StrideScheduler | None,
+    *,
+    store: FlatKeys = STORE,
+    interpolation: Interpolation = HALF,
+    context_length: int = 512,
+) -> tuple[list[Step], RalmStatistics, StrideWriter, Contributions]:
+    """As `write`, with the writer and what contributed."""
     scripted = ScriptedTarget(context_length=context_length)
-    target = InterpolatedTarget(scripted, store, interpolation, keeps=scheduler is not None)
+    target = InterpolatedTarget(scripted, store, interpolation)
     budget = FixedBudget(6 if drafters else 0, CostModel(), AcceptanceModel())
     writer = StrideWriter(target, drafters, budget, request, across=True)
     statistics = RalmStatistics()
@@ -88,7 +110,7 @@ def write(
         steps = SpeculativeKnn(
             writer, target, store, interpolation, request, scheduler, statistics
         ).write()
-    return list(steps), statistics, writer.finish
+    return list(steps), statistics, writer, target.contributions
 
 
 class Wavering(FixedStride):
@@ -209,6 +231,44 @@ def test_speculation_is_right_and_wrong_and_saves_searches() -> None:
     passes = [step for step in written if not step.prefill]
     assert len(passes) == 59, "only the first token came from the prefill"
     assert all(step.timings.total > 0 for step in passes)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("drafts", [False, True])
+@pytest.mark.parametrize(
+    "make_scheduler",
+    [lambda: None, lambda: FixedStride(6), lambda: OptimalStride(asynchronous=False)],
+)
+def test_states_contribute_the_same_however_the_text_is_written(
+    make_scheduler: Callable[[], StrideScheduler | None], drafts: bool, temperature: float
+) -> None:
+    request = asked(temperature, StopCriteria(frozenset({9}), 60))
+    _, _, plain, expected = run_knn(request, [], None)
+    drafters = every_drafter() if drafts else []
+    _, _, _, contributions = run_knn(request, drafters, make_scheduler())
+    rows, weights = contributions.totals()
+    assert rows.tolist() == expected.totals()[0].tolist()
+    assert weights == pytest.approx(expected.totals()[1])
+    assert 0 < weights.sum() < len(plain.tokens)
+    assert {TEXT[row + 1] for row in rows} <= set(plain.tokens)
+
+
+def test_a_token_came_from_the_neighbours_that_led_to_it() -> None:
+    row = np.array([0.0, 1.0, 2.0, 3.0], np.float32)
+    model = np.exp(row) / np.exp(row).sum()
+    matches = StateMatches(
+        np.array([7, 4, 9]), np.array([0.2, 0.4, 0.6]), np.array([1, 3, 1], np.int32)
+    )
+    contributions = Contributions()
+    mixed = Interpolation(0.3, 0.5, 3).apply(row, matches)
+    for token in (1, 1, 2):
+        contributions.add(mixed, token)
+    rows, weights = contributions.totals()
+    near, far, other = (exp(-distance / 0.5) for distance in (0.2, 0.6, 0.4))
+    neighbours = 0.3 * (near + far) / (near + far + other)
+    came = neighbours / (0.7 * model[1] + neighbours)
+    assert rows.tolist() == [7, 9]
+    assert weights == pytest.approx([2 * came * one / (near + far) for one in (near, far)])
 
 
 def test_without_guesses_it_searches_as_often_as_knn_lm() -> None:

@@ -11,21 +11,25 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList, Static
 
 from app.conversation.citations import (
+    DELETED_CHAT,
     NO_PASSAGE,
     PASSAGE_TOO_LONG,
     SearchOutcome,
     citation,
+    own_source,
+    source,
 )
+from app.conversation.privacy import owner_of_chat
 from app.indexing.passage_index import FoundPassage, find, open_passages, update
 from app.interface.chat import event_stream
-from app.interface.chat.retrieval_actions import EVERY_IMPORT, NO_CITATIONS, NOTICES
+from app.interface.chat.retrieval_actions import EVERY_IMPORT, EVERY_TEXT, NO_CITATIONS, NOTICES
 from app.interface.dialogs import cited_passages
 from app.interface.dialogs.chat_settings import ChatSettingsForm, DocsField
-from app.interface.dialogs.cited_passages import CHANGED, GONE, CitedPassages
+from app.interface.dialogs.cited_passages import CHANGED, DELETED, GONE, CitedPassages
 from app.interface.transcript.answer import NOT_ENCODED, Answer
 from app.interface.transcript.answer import WORDED as WORDED_LINE
 from app.locations import Locations
-from app.runtime.deletion import forget_import
+from app.runtime.deletion import delete_chat, forget_import
 from datastores.chats.history import History
 from datastores.errors import InputError
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
@@ -128,6 +132,42 @@ async def test_an_answer_in_the_words_of_imports_says_so_also_when_reopened(stag
         made.conversation.open(None)
         made.conversation.open(chat)
         await until(pilot, lambda: WORDED_LINE in shown(made) and NOT_ENCODED in shown(made))
+
+
+async def test_sources_of_words_are_shown_with_their_shares_and_open(
+    stage: Make, history: History
+) -> None:
+    made = stage()
+    put(made.locations, "walrus.md", WALRUS)
+    own = history.create_chat("Seals")
+    said = history.add_message(own.id, None, "user", "Seals collect\nbrass horns.")
+    sources = (
+        source(found(made.locations, "telescopes"), 0.41),
+        own_source(own, owner_of_chat(history.name, own.id), said.id, 0.07),
+    )
+    made.assistant.scripts = [Script(passes_of("Seventeen.", [0], 1), states=900, sources=sources)]
+    async with made.app.run_test(size=(80, 30)) as pilot:
+        await ready(pilot, made)
+        await ask(pilot, made, "How many telescopes?")
+        assert "[1] notes/walrus.md:1-4 (41%)" in shown(made)
+        assert "[2] Chats: Seals (7%)" in shown(made)
+        chat = made.conversation.chat
+        history.rename(own.id, "Sea lions")
+        made.conversation.open(None)
+        made.conversation.open(chat)
+        await until(pilot, lambda: "[2] Chats: Sea lions (7%)" in shown(made))
+        await opened(pilot, made)
+        assert passage_text(made).splitlines()[-1].split() == ["4", "in", "the", "attic."]
+        await pilot.press("down")
+        await until(pilot, lambda: "brass horns." in passage_text(made))
+        await pilot.press("enter")
+        await until(pilot, lambda: made.conversation.chat == own.id)
+        delete_chat(history, made.locations, own.id)
+        made.conversation.open(chat)
+        await until(pilot, lambda: f"[2] {DELETED_CHAT} (7%)" in shown(made))
+        await opened(pilot, made)
+        await pilot.press("down")
+        await until(pilot, lambda: passage_text(made) == DELETED)
 
 
 async def test_the_chosen_passage_is_shown_below_the_list(stage: Make) -> None:
@@ -243,7 +283,7 @@ async def test_retrieval_is_switched_before_and_after_a_chat_is_stored(
         await until(pilot, lambda: refusal in notices(made))
         made.app.chat_screen.retrieval_actions.choose("knn")
         await until(pilot, lambda: history.chats()[0].docs == "knn")
-        assert notices(made)[-1] == NOTICES["knn"].format(imports=EVERY_IMPORT)
+        assert notices(made)[-1] == NOTICES["knn"].format(imports=EVERY_TEXT)
 
 
 def with_named_import(stage: Make) -> Stage:
