@@ -131,10 +131,12 @@ def simulate_steps(drafter: Drafter, recorded: Recorded, budget: int) -> Simulat
     successors = SuccessorTable(recorded.prompt)
     drafter.begin(context)
     drafter.observe(_step(context, successors, prefill=True))
-    position = 1
+    position, chain, accepted = 1, 0, 0
     while position < len(answer):
         tree = drafter.propose(context, budget)
         hits = sum(row <= budget for row in _accepted_rows(tree, answer[position:]))
+        chain += max(tree.depths()[: budget + 1])
+        accepted += hits
         emitted = answer[position : position + hits + 1]
         counts.steps += 1
         counts.tokens += len(emitted)
@@ -145,6 +147,8 @@ def simulate_steps(drafter: Drafter, recorded: Recorded, budget: int) -> Simulat
         counts.missed.add(position + hits)
         position += len(emitted)
         context.hidden = recorded.state(position - 1)
+    if chain:
+        counts.rates.append(accepted / chain)
     return counts
 
 

@@ -15,6 +15,7 @@ from app.cli.main import LazyGroup, run
 COMMANDS = {
     "agent": "app.bench.commands.agent:agent",
     "crest": "app.bench.commands.stores:crest",
+    "dense": "app.bench.commands.dense:dense",
     "distill": "app.bench.commands.distill:distill",
     "docs": "app.bench.commands.docs:docs",
     "first-token": "app.bench.commands.first_token:first_token",

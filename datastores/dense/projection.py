@@ -106,7 +106,7 @@ def fit(states: Floats, dimensions: int = DIMENSIONS) -> Projection:
     values, vectors = _components((states - mean) / deviations, dimensions)
     weights: Floats = (vectors / deviations[:, None]).astype(np.float32)
     offset: Floats = (mean.astype(np.float64) @ weights).astype(np.float32)
-    return Projection(offset, weights, _scale(values))
+    return Projection(offset, weights, code_scale(values))
 
 
 def _moments(states: Floats) -> tuple[Floats, Floats]:
@@ -131,7 +131,7 @@ def _components(normed: Floats, count: int) -> tuple[Floats, Floats]:
     return values, vectors
 
 
-def _scale(variances: Floats) -> float:
+def code_scale(variances: Floats) -> float:
     """Codes for a coordinate of 1, such that `RANGE` deviations of the widest component fit."""
     widest = max(float(variances[0]), EPSILON) / max(float(variances.sum()), EPSILON)
     return 127.0 / min(1.0, RANGE * math.sqrt(widest))

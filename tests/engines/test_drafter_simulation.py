@@ -96,6 +96,7 @@ def test_consulting_at_steps_alone_gives_the_same_counts(budget: int) -> None:
     at_steps = simulate_steps(Oracle(recorded, 3), recorded, budget)
     assert (at_steps.steps, at_steps.tokens) == (everywhere.steps, everywhere.tokens)
     assert at_steps.drafted == everywhere.drafted
+    assert at_steps.mean_acceptance_rate == everywhere.mean_acceptance_rate
 
 
 def test_a_simulation_says_which_tokens_no_draft_had() -> None:
