@@ -17,6 +17,7 @@ import socket
 import struct
 from contextlib import closing
 from threading import Thread
+from time import monotonic
 
 from llama_cpp import llama_cpp as lib
 
@@ -35,6 +36,13 @@ CONNECT_TIMEOUT_S = 5.0
 LOST_AFTER_S = 20
 """Time without a sign of life after which a worker is lost. While it computes, its system answers
 for it."""
+LEAST_WAIT_S, MOST_WAIT_S = 20.0, 300.0
+"""Bounds of the time without a byte of a reply after which a worker counts as halted: its system
+answers for it then, too. A pass has at most 512 rows; at two a second nobody would use a worker."""
+MEASURED_BYTES = 4096
+"""Shorter exchanges than a pass of one row say nothing of how long a pass takes."""
+WAIT_MARGIN = 20.0
+"""A reply may take this much longer, for as many bytes, than the slowest so far."""
 CHUNK_BYTES = 1 << 20
 
 NO_RPC = "this build of llama.cpp has no RPC: `specchat doctor` shows the one that has"
@@ -77,6 +85,8 @@ class Relay:
         self.address = address
         self.problem = ""
         self._host, self._port = parse_address(address)
+        self._moved = 0  # bytes since the last result
+        self._slowest = 0.0  # seconds per byte of a result; 0 before the first
         self._greet()
         self._listening = socket.create_server((LOOPBACK, 0))
         self.endpoint = f"{LOOPBACK}:{self._listening.getsockname()[1]}"
@@ -127,7 +137,7 @@ class Relay:
         worker: socket.socket | None = None
         try:
             worker = self._connect()
-            worker.settimeout(None)
+            worker.settimeout(MOST_WAIT_S)
         except OSError as error:
             self._lose(error)
         try:
@@ -146,6 +156,7 @@ class Relay:
     ) -> None:
         """Pass one request on, and its reply back."""
         last = b""
+        self._moved += size
         self._send(worker, _HEADER.pack(command, size))
         while size:
             received = connection.recv(min(size, CHUNK_BYTES))
@@ -176,6 +187,7 @@ class Relay:
         left = size
         try:
             if worker is not None and not self.problem:
+                self._wait(worker, size, result=not instead)
                 if _LENGTH.unpack(_receive(worker, _LENGTH.size)) != (size,):
                     raise ConnectionResetError("it sent no reply of this version")
                 while left:
@@ -194,11 +206,27 @@ class Relay:
             connection.sendall(zeros)
             left -= len(zeros)
 
+    def _wait(self, worker: socket.socket, size: int, *, result: bool) -> None:
+        """Wait for a reply of `size` bytes. A pass whose `result` it is may take longer if more
+        bytes are moved for it.
+
+        Raises:
+            TimeoutError: the worker halted.
+        """
+        moved, self._moved = self._moved + size, 0
+        likely = WAIT_MARGIN * self._slowest * moved if self._slowest else MOST_WAIT_S
+        worker.settimeout(min(MOST_WAIT_S, max(LEAST_WAIT_S, likely)))
+        began = monotonic()
+        worker.recv(1, socket.MSG_PEEK)
+        if result and moved > MEASURED_BYTES:
+            self._slowest = max(self._slowest, (monotonic() - began) / moved)
+
     def _lose(self, error: OSError) -> None:
         if not self.problem:
             native.LOGGER.warning("worker %s: %s", self.address, error)
+            what = "does not answer" if isinstance(error, TimeoutError) else "is gone"
             self.problem = (
-                f"the worker at {self.address} is gone: start it again, and open the model again"
+                f"the worker at {self.address} {what}: start it again, and open the model again"
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import signal
 import socket
 import struct
 import subprocess
@@ -11,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 from llama_cpp import llama_cpp as lib
@@ -132,6 +133,46 @@ def test_a_lost_worker_is_answered_for_until_the_pass_is_over() -> None:
         with connected(relay) as connection:
             assert ask(connection, DEVICE_COUNT, b"") == bytes(4), "a new connection, too"
     assert relay.problem.startswith(f"the worker at {worker.address} is gone")
+
+
+def test_a_worker_that_halts_is_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its system keeps the connection open, and takes requests for it."""
+    monkeypatch.setattr("engines.llama.workers.MOST_WAIT_S", 0.1)
+    ended = Event()
+
+    def halt(connection: socket.socket) -> None:
+        greet(connection)
+        ended.wait(TIMEOUT_S)
+
+    with closing(ScriptedWorker(greet, halt)) as worker:
+        relay = Relay(worker.address)
+        with connected(relay) as connection:
+            assert ask(connection, GET_TENSOR, wants(9)) == bytes(9)
+        ended.set()
+    assert relay.problem.startswith(f"the worker at {worker.address} does not answer")
+
+
+def test_a_slow_worker_may_take_as_long_for_more_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait follows the slowest pass, by the bytes that are moved for it."""
+    monkeypatch.setattr("engines.llama.workers.LEAST_WAIT_S", 0.001)
+    pause = Event()
+
+    def compute_slowly(connection: socket.socket) -> None:
+        greet(connection)
+        for seconds in (0.1, 0.4):
+            for _ in range(2):
+                _, size = HEADER.unpack(read(connection, HEADER.size))
+                read(connection, size)
+            pause.wait(seconds)
+            connection.sendall(LENGTH.pack(9) + b"x" * 9)
+
+    with closing(ScriptedWorker(greet, compute_slowly)) as worker:
+        relay = Relay(worker.address)
+        with connected(relay) as connection:
+            for size in (10_000, 40_000):
+                connection.sendall(HEADER.pack(SET_TENSOR, size) + bytes(size))
+                assert ask(connection, GET_TENSOR, wants(9)) == b"x" * 9
+    assert not relay.problem
 
 
 def test_a_reply_of_another_length_is_a_loss() -> None:
@@ -273,7 +314,10 @@ def test_a_worker_that_dies_is_an_error_and_the_process_lives(workers: list[Real
     path = real_model("SmolLM2*")
     spread = load(path, context_length=512, workers=",".join(one.address for one in workers))
     prompt = spread.vocabulary.encode("A tar archive is a file that")
-    killing = Thread(target=_kill_while_it_decodes, args=(spread.target, len(prompt), workers[1]))
+    killing = Thread(
+        target=_stop_while_it_decodes,
+        args=(spread.target, len(prompt), workers[1], signal.SIGKILL),
+    )
     killing.start()
     with pytest.raises(ModelError, match=f"{workers[1].address} is gone"):
         greedy(spread.target, prompt, 400)
@@ -282,6 +326,26 @@ def test_a_worker_that_dies_is_an_error_and_the_process_lives(workers: list[Real
         greedy(spread.target, prompt, 1)
 
 
-def _kill_while_it_decodes(target: LlamaTarget, begun: int, worker: RealWorker) -> None:
+@needs_rpc
+def test_a_worker_that_halts_is_an_error(
+    workers: list[RealWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = real_model("SmolLM2*")
+    spread = load(path, context_length=512, workers=",".join(one.address for one in workers))
+    monkeypatch.setattr("engines.llama.workers.LEAST_WAIT_S", 0.5)
+    prompt = spread.vocabulary.encode("A tar archive is a file that")
+    halting = Thread(
+        target=_stop_while_it_decodes,
+        args=(spread.target, len(prompt), workers[1], signal.SIGSTOP),
+    )
+    halting.start()
+    with pytest.raises(ModelError, match=f"{workers[1].address} does not answer"):
+        greedy(spread.target, prompt, 400)
+    halting.join()
+
+
+def _stop_while_it_decodes(
+    target: LlamaTarget, begun: int, worker: RealWorker, how: signal.Signals
+) -> None:
     until(lambda: len(target.tokens) > begun + 5)
-    worker.close()
+    worker.process.send_signal(how)
