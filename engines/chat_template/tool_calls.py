@@ -3,6 +3,7 @@
     <tool_call>{"name": …, "arguments": {…}}</tool_call>     Qwen, Hermes and most others
     {"name": …, "parameters": {…}}                           Llama 3, after <|python_tag|> or bare
     ```json {"name": …, "arguments": {…}} ```                Qwen 2.5 Coder
+    {{"name": …, "arguments": {…}}}                          likewise, as its template shows calls
     [TOOL_CALLS] [{"name": …, "arguments": {…}}, …]          Mistral
     [TOOL_CALLS]name[ARGS]{…}                                Mistral, later models
 
@@ -24,7 +25,7 @@ from engines.chat_template.prompt_builder import Tool
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 MISTRAL, ARGUMENTS, CALL_ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
 PYTHON_TAG = "<|python_tag|>"
-BARE, FENCE = "{", "```"
+BARE, DOUBLED, FENCE = "{", "{{", "```"
 OPENINGS = (OPEN, MISTRAL, PYTHON_TAG)
 MARKS = (OPEN, CLOSE, MISTRAL, ARGUMENTS, CALL_ID, PYTHON_TAG)
 """The marks, which are control tokens of some models."""
@@ -221,8 +222,7 @@ def _may_be_bare(text: str) -> bool:
     inside = text[fence.end() :] if fence else text
     if not inside.startswith(BARE):
         return bool(text) and f"{FENCE}json".startswith(text.rstrip())
-    text = inside
-    key = text[1:].lstrip()
+    key = inside.removeprefix(DOUBLED).removeprefix(BARE).lstrip()
     return not key or any(
         quoted.startswith(key) or key.startswith(quoted)
         for quoted in (f'"{name}"' for name in _CALL_KEYS)
@@ -267,8 +267,11 @@ def _mistral_calls(text: str) -> list[WrittenCall]:
 
 def _one_call(text: str, at: int) -> tuple[WrittenCall | None, int]:
     """The call at `at` in `text`, or None, and where it ends."""
-    value, end = _json(text, at)
-    return _call(value), end
+    doubled = text.startswith(DOUBLED, at)
+    value, end = _json(text, at + doubled)
+    if doubled and not text.startswith("}", end):
+        return None, at
+    return _call(value), end + doubled
 
 
 def _call(value: object) -> WrittenCall | None:

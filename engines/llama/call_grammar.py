@@ -51,12 +51,13 @@ def free_call_grammar(
     arguments = _arguments(rules, tools, strict)
     keys = f"({_literal(json.dumps('arguments'))} | {_literal(json.dumps('parameters'))})"
     name = _literal(json.dumps("name"))
-    alternatives = (
-        f'"{{" space {name} space ":" space {_literal(json.dumps(tool))} space "," space'
-        f' {keys} space ":" space {rule} space "}}"'
+    body = " | ".join(
+        f'{name} space ":" space {_literal(json.dumps(tool))} space "," space'
+        f' {keys} space ":" space {rule}'
         for tool, rule in arguments.items()
     )
-    call = rules.define("json-call", " | ".join(alternatives))
+    body = rules.define("call-body", f"space ({body}) space")
+    call = rules.define("json-call", f'"{{" {body} "}}" | "{{{{" {body} "}}}}"')
     calls = f"{call} ([;,]? space {call})*" if many else call
     block = f'{_literal(FENCE)} "json"? space {calls} space {_literal(FENCE)}'
     return rules.grammar(f"[ \\t\\n]* ({_in_form(form, arguments, many)} | {calls} | {block})")

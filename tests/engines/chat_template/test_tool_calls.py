@@ -37,6 +37,11 @@ def fenced(*calls: WrittenCall) -> str:
     return "```json\n" + "\n".join(json.dumps(one, indent=2) for one in objects) + "\n```"
 
 
+def doubled(*calls: WrittenCall) -> str:
+    objects = ({"name": one.name, "arguments": one.arguments} for one in calls)
+    return "\n".join(f"{{{json.dumps(one)}}}" for one in objects)
+
+
 def mistral(*calls: WrittenCall) -> str:
     objects = [{"name": one.name, "arguments": one.arguments, "id": "a1"} for one in calls]
     return f"[TOOL_CALLS] {json.dumps(objects)}"
@@ -46,7 +51,7 @@ def mistral_with_arguments(*calls: WrittenCall) -> str:
     return "".join(f"[TOOL_CALLS]{one.name}[ARGS]{json.dumps(one.arguments)}" for one in calls)
 
 
-FORMS = (hermes, llama, fenced, tagged_llama, mistral, mistral_with_arguments)
+FORMS = (hermes, llama, fenced, doubled, tagged_llama, mistral, mistral_with_arguments)
 
 
 def parsed(fragments: Sequence[str]) -> tuple[str, list[WrittenCall]]:
@@ -94,6 +99,9 @@ def test_text_between_and_after_calls_stays() -> None:
         '{"name": "Ada", "age": 36}',
         '{"name": "look", "parameters": {}} is a call',
         '{"answer": 42}',
+        '{{"name": "look", "arguments": {}}',
+        '{{"name": "look", "arguments": {}}} is a call',
+        "{{ name }}",
         '```json\n{"name": "look", "arguments": {}}\n```\nThat is a call.',
         "```python\nprint()\n```",
         "```\n```",
@@ -139,6 +147,7 @@ PIECES = st.sampled_from(
         *MARKS,
         hermes(LOOK),
         llama(LOOK),
+        doubled(LOOK),
         mistral(LOOK),
         "{",
         "}",

@@ -112,6 +112,7 @@ BEGUN = [
     (CALL_FORMS[0], "Sure {x}.\n<tool_call>"),
     (CALL_FORMS[0], '```json\n{\n  "name": "add.one"'),
     (CALL_FORMS[0], '{"name": "add.one"'),
+    (CALL_FORMS[0], '{{"name": "add.one"'),
     (CALL_FORMS[0], "<think>\n<tool_call> or not?</think>\n\n<tool_call>"),
     (CALL_FORMS[1], "I look. [TOOL_CALLS]"),
     (CALL_FORMS[2], "[TOOL_CALLS]"),
