@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from engines.llama.gguf import HEADS_PREFIX
+from engines.llama.gguf import HEADS_NAME
 
 GGUF_SUFFIX = ".gguf"
 
 _PART = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})", re.DOTALL)
-_COMPANION = re.compile(rf"(?i)(?<![a-z])(mmproj|imatrix)(?![a-z])|^{HEADS_PREFIX}")
+_COMPANION = re.compile(r"(?i)(?<![a-z])(mmproj|imatrix)(?![a-z])")
 _QUANTISATION = re.compile(
     r"(?i)(?<![a-z0-9])"
     r"((?:UD-)?(?:I?Q\d(?:_(?:K|XXS|XS|NL|S|M|L|XL|\d))*|TQ[12]_0|BF16|F16|F32|(?:MX|NV)FP4))"
@@ -60,12 +60,16 @@ def group_parts(names: Iterable[str]) -> list[PartGroup]:
     parts: dict[tuple[str, int], dict[int, str]] = {}
     for name in sorted(names):
         stem, part, count = _split(name)
-        if name.lower().endswith(GGUF_SUFFIX) and not _COMPANION.search(PurePosixPath(stem).name):
+        if name.lower().endswith(GGUF_SUFFIX) and not _is_companion(PurePosixPath(stem).name):
             parts.setdefault((stem, count), {})[part] = name
     return [
         PartGroup(stem, tuple(given[part] for part in sorted(given)), count - len(given))
         for (stem, count), given in parts.items()
     ]
+
+
+def _is_companion(stem: str) -> bool:
+    return bool(_COMPANION.search(stem) or HEADS_NAME.search(stem))
 
 
 def tags(found: Sequence[PartGroup]) -> list[str]:

@@ -20,7 +20,7 @@ from datastores.errors import ModelError
 from engines.llama import native
 from engines.llama.batch import MICRO_BATCH, Batch, evaluate
 from engines.llama.checkpoint import Checkpoint
-from engines.llama.gguf import F16, KV_TYPES, Q8_0, read_metadata
+from engines.llama.gguf import EAGLE, F16, KV_TYPES, Q8_0, read_metadata
 from engines.llama.recurrent_state import snapshot_count, state_bytes
 from engines.llama.workers import Workers
 
@@ -79,6 +79,7 @@ class Weights:
         workers: hold the layers instead of graphics cards.
         vocabulary_only: read only the metadata and the tokenizer.
         heads: also read the tensors of its multi-token-prediction heads, if it has any.
+        companion: the file has only the heads of another model, and writes nothing by itself.
 
     Raises:
         ModelError: llama.cpp cannot load the file, or specchat cannot run such a model.
@@ -93,6 +94,7 @@ class Weights:
         workers: Workers | None = None,
         vocabulary_only: bool = False,
         heads: bool = False,
+        companion: bool = False,
     ) -> None:
         parameters = lib.llama_model_default_params()
         parameters.n_gpu_layers = gpu_layers
@@ -103,7 +105,7 @@ class Weights:
         if workers is not None:
             parameters.devices = ctypes.addressof(workers.devices)
         parameters.vocab_only = vocabulary_only
-        parameters.load_mtp = heads
+        parameters.load_mtp = heads = heads or companion
         native.clear_errors()
         self.handle: Any = lib.llama_model_load_from_file(str(path).encode(), parameters)
         if workers is not None:
@@ -122,11 +124,18 @@ class Weights:
         self.placement = f"g{self.gpu_layers}" + (f" e{cpu_experts}" if cpu_experts else "")
         if workers is not None:
             self.placement += f" on {workers.names}"
-        self._check_kind()
+        self._check_kind(companion)
 
-    def _check_kind(self) -> None:
+    def _check_kind(self, companion: bool) -> None:
         if lib.llama_vocab_type(self.vocabulary) == lib.LLAMA_VOCAB_TYPE_NONE:
             raise ModelError(f"{self.path} holds no tokenizer: choose another file")
+        if companion:
+            return
+        if self.metadata("general.architecture") == EAGLE:
+            raise ModelError(
+                f"{self.path} drafts for another model: put it into that model's folder, with"
+                " eagle3 in its name"
+            )
         if lib.llama_model_has_encoder(self.handle) or lib.llama_model_is_diffusion(self.handle):
             raise ModelError(
                 f"{self.path} does not write text from left to right: choose another model"

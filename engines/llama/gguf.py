@@ -8,6 +8,7 @@ hostile: its counts never decide how much memory or time is spent, and nothing i
 from __future__ import annotations
 
 import logging
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -35,8 +36,10 @@ MAX_DIMENSIONS = 4
 READ_SIZE = 1 << 20
 DEFAULT_ALIGNMENT = 32
 """Alignment of tensors in bytes, unless the header has another."""
-HEADS_PREFIX = "mtp-"
-"""Prefix of the file name of prediction heads in their model's folder."""
+HEADS_NAME = re.compile(r"(?i)^mtp-|(?<![a-z0-9])eagle-?3(?![0-9])[-_.]?")
+"""What the names of files of prediction heads have in common, in their model's folder."""
+EAGLE = "eagle3"
+"""The architecture of EAGLE-3 drafters."""
 
 _SCALARS = {
     0: struct.Struct("<B"),
@@ -107,6 +110,9 @@ def _damaged(path: Path, reason: str) -> ModelError:
 
 EMBEDDINGS, OUTPUT = "token_embd.weight", "output.weight"
 """The matrices with a row for each token."""
+DRAFT_VOCABULARY = "d2t"
+"""The tokens that an EAGLE-3 drafter can draft."""
+_TABLES = (EMBEDDINGS, OUTPUT, DRAFT_VOCABULARY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +137,7 @@ class Metadata:
     Attributes:
         values: scalars, strings and short lists of integers, by key.
         weights: number of weights, by ggml's number of their type.
-        tables: `EMBEDDINGS` and `OUTPUT`, if this file has them.
+        tables: `EMBEDDINGS`, `OUTPUT` and `DRAFT_VOCABULARY`, if this file has them.
         size: bytes of the header, padding included.
     """
 
@@ -187,13 +193,15 @@ def heads_file(model: Path, architecture: str) -> Path | None:
     """The file of prediction heads in the folder of `model` whose name is most similar, or None."""
     fitting = [
         path
-        for path in sorted(model.parent.glob(f"{HEADS_PREFIX}*.gguf"))
-        if path != model and _architecture(path) in (architecture, f"{architecture}-assistant")
+        for path in sorted(model.parent.glob("*.gguf"))
+        if HEADS_NAME.search(path.stem)
+        and path != model
+        and _architecture(path) in (architecture, f"{architecture}-assistant", EAGLE)
     ]
     stem = model.stem.lower().encode()
 
     def similarity(path: Path) -> int:
-        return common_prefix(stem, path.stem.lower().removeprefix(HEADS_PREFIX).encode())
+        return common_prefix(stem, HEADS_NAME.sub("", path.stem).lower().encode())
 
     return max(fitting, key=similarity, default=None)
 
@@ -295,7 +303,7 @@ def _parse(header: _HeaderReader) -> Metadata:
     tables: dict[str, Tensor] = {}
     for name, tensor in _tensors(header, tensors):
         weights[tensor.kind] = weights.get(tensor.kind, 0) + prod(tensor.shape)
-        if name in (EMBEDDINGS, OUTPUT):
+        if name in _TABLES:
             tables[name] = tensor
     alignment = values.get("general.alignment")
     if not isinstance(alignment, int) or alignment < 1:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import logging
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from llama_cpp import llama_cpp as lib
@@ -63,6 +64,12 @@ def _bind(name: str, result: Any, *arguments: Any) -> Any:
     return function
 
 
+def bind_first(names: Sequence[str], result: Any, *arguments: Any) -> Any:
+    """Bind the function that has one of `names`; None if the library has none of them."""
+    found = next((name for name in names if hasattr(_library, name)), None)
+    return None if found is None else _bind(found, result, *arguments)
+
+
 def keep_lock(function: Any) -> Any:
     """Make one of llama-cpp-python's functions keep the interpreter lock."""
     address: Any = ctypes.cast(function, ctypes.c_void_p).value
@@ -72,6 +79,7 @@ def keep_lock(function: Any) -> Any:
 _PTR, _INT, _BOOL = ctypes.c_void_p, ctypes.c_int32, ctypes.c_bool
 
 decode = lib.llama_decode
+encode = lib.llama_encode
 synchronize = lib.llama_synchronize
 seq_rm = _bind("llama_memory_seq_rm", _BOOL, _PTR, _INT, _INT, _INT)
 seq_cp = _bind("llama_memory_seq_cp", None, _PTR, _INT, _INT, _INT, _INT)

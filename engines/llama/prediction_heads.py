@@ -1,13 +1,12 @@
-"""Multi-token-prediction heads: blocks after a model's last one that draft its next tokens.
+"""Prediction heads: one or a few blocks that draft a model's next tokens from its states.
 
 Runs them in a llama.cpp context of their own, and keeps the target's states that they have not read
-yet. This is the only module that uses the private functions of llama-cpp-python (`llama_cpp_ext`).
+yet (`engines.llama.target_states`).
 
-A head predicts token n + 1 from token n and the target's state at token n - 1 (llama.cpp's "nextn"
-embedding, with or without the final norm depending on the architecture). So each token that the
-target evaluates leaves a state for the token after it. The first step of a draft starts from the
-target's state, each further one from the head's own. The modes are those of llama.cpp's
-`common/speculative.cpp` (draft-mtp):
+A head predicts token n + 1 from token n and the target's state at token n - 1. So each token that
+the target evaluates leaves a state for the token after it. The first step of a draft starts from
+the target's state, each further one from the head's own. The modes are those of llama.cpp's
+`common/speculative.cpp` (draft-mtp, draft-eagle3):
 
 - chained: one head reads its own drafts (Qwen3.5, GLM-4.5, DeepSeek-V3). Its cache holds the text;
   drafted cells are dropped, and accepted tokens are read again with the target's states.
@@ -23,8 +22,7 @@ The target hands over states as it commits tokens (`take`), and cuts them off wh
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,25 +30,23 @@ import numpy as np
 from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
-from engines.llama import native
+from engines.llama import eagle, native
 from engines.llama.batch import Batch
 from engines.llama.context import LlamaContext, Weights, context_parameters, free_with
-from engines.llama.gguf import heads_file, read_metadata
+from engines.llama.gguf import EAGLE, heads_file, read_metadata
 from engines.llama.native import LOGGER, TO_END
+from engines.llama.target_states import (
+    UNAVAILABLE,
+    LayerInputs,
+    NextnStates,
+    TargetStates,
+    get_state,
+    set_head,
+    set_states,
+    view,
+)
 from engines.llama.workers import Workers
 from engines.target import Floats
-
-try:
-    from llama_cpp import llama_cpp_ext
-except (ImportError, AttributeError) as error:  # the module or a library function is missing
-    UNAVAILABLE = f"this llama-cpp-python cannot run prediction heads ({error})"
-else:
-    UNAVAILABLE = ""
-    # Their names are mangled, so `native` cannot bind them as it does the public ones.
-    _set_states = native.keep_lock(llama_cpp_ext.llama_set_embeddings_nextn)
-    _get_states = native.keep_lock(llama_cpp_ext.llama_get_embeddings_nextn)
-    _get_state = native.keep_lock(llama_cpp_ext.llama_get_embeddings_nextn_ith)
-    _set_head = native.keep_lock(llama_cpp_ext.llama_set_nextn_layer_offset)
 
 ARCHITECTURE = "general.architecture"
 CHAINED_ARCHITECTURES = frozenset(
@@ -144,8 +140,6 @@ class PredictionHeads:
         ModelError: llama.cpp cannot run them.
     """
 
-    draft_vocabulary = None
-
     def __init__(
         self,
         weights: Weights,
@@ -154,18 +148,10 @@ class PredictionHeads:
         length: int,
     ) -> None:
         _require_runnable(weights, target.weights)
-        heads = int(lib.llama_model_n_layer_nextn(weights.handle))
-        threads = native.threads(target.handle)
-        parameters = context_parameters(cells, heads, 1, threads, target.plain_rows)
-        parameters.n_batch = parameters.n_ubatch = min(READ_ROWS, parameters.n_ubatch)
-        parameters.ctx_type = lib.LLAMA_CONTEXT_TYPE_MTP
-        parameters.ctx_other = target.handle
-        parameters.embeddings = False
-        parameters.type_k = parameters.type_v = target.ggml_type
-        native.clear_errors()
-        self._context: Any = lib.llama_init_from_model(weights.handle, parameters)
-        if not self._context:
-            raise ModelError(native.first_error() or "llama.cpp gives no reason")
+        is_eagle = weights.metadata(ARCHITECTURE) == EAGLE
+        heads = 1 if is_eagle else int(lib.llama_model_n_layer_nextn(weights.handle))
+        self.draft_vocabulary = eagle.draft_vocabulary(weights) if is_eagle else None
+        self._context = _open_context(weights, target, cells, heads)
         free_with(self, lib.llama_free, self._context, weights, target)
         self._target = target
         self._on_device = weights.on_device
@@ -176,17 +162,26 @@ class PredictionHeads:
         self.context_length = length
         self.vocabulary_size = weights.vocabulary_size
         self._width = _state_width(weights)
-        _set_states(target.handle, True, False)
-        _set_states(self._context, True, True)
-        self._batch = Batch(parameters.n_batch, width=self._width)
+        set_states(self._context, True, True)
+        self._given: TargetStates
+        self._fuse: Callable[[Floats], Floats] | None = None
+        if is_eagle:
+            layers = eagle.target_layers(read_metadata(weights.path))
+            self._given = inputs = LayerInputs(target.handle, layers, target.weights.width)
+            self._fuse = eagle.Fusion(self._context, inputs, self._width)
+        else:
+            self._given = NextnStates(target.handle, self._width)
+        # Rows up to the root that begin a draft: of an EAGLE-3 pass llama.cpp outputs all anyway.
+        self._joined = eagle.ENCODED_ROWS if is_eagle else 1
+        self._batch = Batch(int(lib.llama_n_batch(self._context)), width=self._width)
         self._positions = np.arange(cells, dtype=np.int32)
-        self._unread = UnreadStates(self._width)
+        self._unread = UnreadStates(self._given.width)
         self._tokens: list[int] = []  # unread ones; during a draft, those from the root on
         self._states: list[Floats] = []  # before the root and each drafted token
         self._root = 0
-        self._no_state = np.zeros(
-            (1, self._width), np.float32
-        )  # llama.cpp's at the beginning of a text
+        self._root_state = self._unread.rows[0]  # as the target gave it
+        # llama.cpp's at the beginning of a text
+        self._no_state = np.zeros((1, self._given.width), np.float32)
 
     def take(self, start: int, rows: Sequence[int]) -> None:
         """Copy states of the target's last pass.
@@ -198,9 +193,8 @@ class PredictionHeads:
             self._remove(0)
             unread.restart(start + 1, self._no_state[:0])
             self._states.clear()
-        states = _rows_at(_get_states(self._target.handle), max(rows) + 1, self._width)[rows, :]
         first = unread.first
-        unread.append(states)
+        unread.append(self._given.rows(rows))
         if unread.first != first:
             self._remove(0)
 
@@ -213,7 +207,7 @@ class PredictionHeads:
         self._remove(length)
         # Of the states before tokens already read, only the root's is still known.
         known = length == self._root and self._states
-        unread.restart(length, self._states[0][None] if known else self._no_state)
+        unread.restart(length, self._root_state[None] if known else self._no_state)
         self._states.clear()
 
     def begin(self, tokens: Sequence[int]) -> int:
@@ -224,6 +218,8 @@ class PredictionHeads:
         self._root = unread.root
         if self.shares_cache:
             unread.drop(unread.count - 1)
+        if self._fuse and not unread.first:
+            unread.drop(1)  # EAGLE-3 begins with the second token
         self._remove(unread.first)
         self._tokens = list(tokens[unread.first :])
         self._states.clear()
@@ -233,27 +229,32 @@ class PredictionHeads:
         """See `DraftingModel.read`."""
         while count > 0:
             rows, first = min(count, len(self._batch.token)), self._unread.first
+            states = self._fused(self._unread.rows[:rows])
             for head in range(self._heads):
                 self._select(head, first)
-                self._evaluate(self._tokens[:rows], self._unread.rows[:rows], first, outputs=0)
+                self._evaluate(self._tokens[:rows], states, first, outputs=0)
             self._unread.drop(rows)
             del self._tokens[:rows]
             count -= rows
 
     def next_row(self, tokens: Sequence[int]) -> Floats:
         """See `DraftingModel.next_row`."""
+        rows = 1
         if self._states:
             self._tokens.append(tokens[-1])
         else:
-            self.read(self._unread.count - 1)
-            self._states.append(self._unread.rows[0].copy())
-        depth = len(self._states) - 1
+            rows = min(self._unread.count, self._joined)
+            self.read(self._unread.count - rows)
+            self._root_state = self._unread.rows[-1].copy()
+            self._states.extend(self._fused(self._unread.rows.copy()))
+        depth = len(tokens) - 1 - self._root
         if self._heads > 1:
             self._select(depth, self._root)
             return self._draft(len(self._tokens), self._root)
-        row = self._draft(1, self._root if self.shares_cache else self._root + depth)
-        if not depth:  # final, since its state is the target's
-            self._unread.drop(1)
+        last = self._root if self.shares_cache else self._root + depth
+        row = self._draft(rows, last + 1 - rows)
+        if not depth:  # final, since their states are the target's
+            self._unread.drop(rows)
         return row
 
     def _draft(self, rows: int, position: int) -> Floats:
@@ -262,17 +263,21 @@ class PredictionHeads:
         All rows are output, since for some architectures llama.cpp would return the first state.
         """
         self._evaluate(self._tokens[-rows:], np.array(self._states[-rows:]), position, outputs=1)
-        state = _get_state(self._context, rows - 1)
-        self._states.append(_rows_at(state, 1, self._width)[0].copy())
+        state = get_state(self._context, rows - 1)
+        self._states.append(view(state, 1, self._width)[0].copy())
         logits = native.get_logits(self._context)
-        row: Floats = _rows_at(logits, rows, self.vocabulary_size)[-1]
+        row: Floats = view(logits, rows, self.vocabulary_size)[-1]
         return row
+
+    def _fused(self, states: Floats) -> Floats:
+        """What the head reads of the target's `states`."""
+        return self._fuse(states) if self._fuse else states
 
     def _select(self, head: int, position: int) -> None:
         """Let a head read from `position` on, as the head before it did."""
         if self._heads > 1:
             self._remove(position)
-            _set_head(self._context, head)
+            set_head(self._context, head)
 
     def _remove(self, position: int) -> None:
         """Drop the heads' own cells from `position` on."""
@@ -333,11 +338,34 @@ def open_heads(target: LlamaContext, cells: int, length: int) -> tuple[Predictio
             return PredictionHeads(weights, target, cells, length), ""
         path = heads_file(weights.path, weights.metadata(ARCHITECTURE))
         if path is not None:
-            separate = Weights(path, weights.gpu_layers, heads=True)
+            separate = Weights(path, weights.gpu_layers, companion=True)
             return PredictionHeads(separate, target, cells, length), ""
     except ModelError as error:
         return None, str(error)
     return None, ""
+
+
+def _open_context(weights: Weights, target: LlamaContext, cells: int, heads: int) -> Any:
+    """A context for the `heads` in `weights`, beside that of their target.
+
+    Raises:
+        ModelError: llama.cpp cannot make it.
+    """
+    is_eagle, threads = weights.metadata(ARCHITECTURE) == EAGLE, native.threads(target.handle)
+    outputs = eagle.ENCODED_ROWS if is_eagle else heads
+    parameters = context_parameters(cells, outputs, 1, threads, target.plain_rows)
+    rows = eagle.ENCODED_ROWS if is_eagle else READ_ROWS
+    parameters.n_batch = parameters.n_ubatch = min(rows, parameters.n_ubatch)
+    if not is_eagle:
+        parameters.ctx_type = lib.LLAMA_CONTEXT_TYPE_MTP
+    parameters.ctx_other = target.handle
+    parameters.embeddings = False
+    parameters.type_k = parameters.type_v = target.ggml_type
+    native.clear_errors()
+    context = lib.llama_init_from_model(weights.handle, parameters)
+    if not context:
+        raise ModelError(native.first_error() or "llama.cpp gives no reason")
+    return context
 
 
 def _require_runnable(weights: Weights, target: Weights) -> None:
@@ -345,6 +373,9 @@ def _require_runnable(weights: Weights, target: Weights) -> None:
     if UNAVAILABLE:
         raise ModelError(UNAVAILABLE)
     architecture = weights.metadata(ARCHITECTURE)
+    if architecture == EAGLE:
+        eagle.require_fits(weights, target)
+        return
     heads = int(lib.llama_model_n_layer_nextn(weights.handle))
     one = architecture in CHAINED_ARCHITECTURES
     if not heads or not (one or architecture in DEPTH_ARCHITECTURES | SHARING_ARCHITECTURES):
@@ -363,10 +394,3 @@ def _require_runnable(weights: Weights, target: Weights) -> None:
 def _state_width(weights: Weights) -> int:
     """Length of the states that heads read; in some models not that of a hidden state."""
     return int(lib.llama_model_n_embd_out(weights.handle))
-
-
-def _rows_at(address: Any, rows: int, columns: int) -> Floats:
-    """float32 [rows, columns] at `address`: a view, valid until the next pass of its context."""
-    pointer = ctypes.cast(address, ctypes.POINTER(ctypes.c_float))
-    view: Floats = np.ctypeslib.as_array(pointer, (rows, columns))
-    return view

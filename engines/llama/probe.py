@@ -66,7 +66,7 @@ def probe_heads(path: Path, cache: Path, build: str) -> str:
     Raises:
         ModelError: the file's header cannot be read.
     """
-    from engines.llama.prediction_heads import UNAVAILABLE
+    from engines.llama.target_states import UNAVAILABLE
 
     metadata = read_metadata(path)
     separate = heads_file(path, metadata.architecture)

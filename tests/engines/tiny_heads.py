@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from gguf import GGUFWriter
 
+from engines.llama.gguf import DRAFT_VOCABULARY, EAGLE
 from tests.engines.tiny import (
     ATTENTION,
     CONTEXT,
@@ -127,6 +130,44 @@ def write_sharing(folder: Path, vocabulary: TinyVocabulary) -> Path:
         shapes |= {f"blk.{block}.ffn_{part}": shape for part, shape in _forward(width).items()}
     write_tensors(writer, beside, shapes)
     return path
+
+
+def write_eagle(folder: Path, vocabulary: TinyVocabulary, *, drafted: int = 0) -> Path:
+    """A Llama of four blocks and, in a file beside it, its EAGLE-3 drafter."""
+    path = folder / "llama.gguf"
+    writer = open_writer(path, "llama", vocabulary, 4)
+    write_tensors(writer, path, transformer_shapes(vocabulary, 4, ("attn", "ffn")))
+    write_eagle_drafter(folder / "llama-eagle3.gguf", vocabulary, drafted=range(5, 5 + drafted))
+    return path
+
+
+def write_eagle_drafter(
+    path: Path,
+    vocabulary: TinyVocabulary,
+    *,
+    drafted: Sequence[int] = (),
+    layers: Sequence[int] = (0, 2, 3),
+    reads: int = WIDTH,
+) -> Path:
+    """An EAGLE-3 drafter.
+
+    Args:
+        drafted: the only tokens that it can draft, for which it has an output matrix; none for all,
+            with its target's matrix.
+        layers: the target's layers whose inputs it reads.
+        reads: width of its target.
+    """
+    writer = open_writer(path, EAGLE, vocabulary, 1)
+    writer.add_array(f"{EAGLE}.target_layers", list(layers))
+    writer.add_uint32(f"{EAGLE}.target_hidden_size", reads)
+    shapes = transformer_shapes(vocabulary, 1, ("attn", "ffn"))
+    shapes |= {"fc": (WIDTH, 3 * reads), "blk.0.attn_norm_2": (WIDTH,)}
+    shapes |= {f"blk.0.attn_{part}": (WIDTH, 2 * WIDTH) for part in "qkv"}
+    del shapes["token_embd"]
+    if drafted:
+        shapes["output"] = (len(drafted), WIDTH)
+        writer.add_tensor(DRAFT_VOCABULARY, np.array(drafted, np.int64))
+    return write_tensors(writer, path, shapes)
 
 
 def _open(

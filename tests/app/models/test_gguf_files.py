@@ -40,6 +40,7 @@ def test_parts_are_one_model_and_companions_are_none() -> None:
         "mmproj-model-f16.gguf",
         "imatrix_unsloth.gguf",
         "mtp-model.gguf",
+        "small-EAGLE3-F16.gguf",
         "README.md",
         "odd-00004-of-00003.gguf",
     ]

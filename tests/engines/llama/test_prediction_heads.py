@@ -33,7 +33,13 @@ from engines.sampler import Sampling, make_sampler
 from engines.step import Step
 from tests.engines.test_decode import NEVER, fixed, tokens
 from tests.engines.tiny import TinyVocabulary, write_llama
-from tests.engines.tiny_heads import write_depth_heads, write_hybrid, write_mixture, write_sharing
+from tests.engines.tiny_heads import (
+    write_depth_heads,
+    write_eagle,
+    write_hybrid,
+    write_mixture,
+    write_sharing,
+)
 
 WORDS = TinyVocabulary()
 PROMPT = [5 + index * 7 % 240 for index in range(40)]
@@ -46,8 +52,11 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
     "mixture": lambda folder: write_mixture(folder / "mixture.gguf", WORDS),
     "hybrid": lambda folder: write_hybrid(folder / "hybrid.gguf", WORDS),
     "sharing": lambda folder: write_sharing(folder, WORDS),
+    "eagle": lambda folder: write_eagle(folder, WORDS),
+    "few": lambda folder: write_eagle(folder, WORDS, drafted=200),
 }
-EXACT = ("chained", "depth", "mixture", "sharing")
+EAGLES = ("eagle", "few")
+EXACT = ("chained", "depth", "mixture", "sharing", *EAGLES)
 """Kinds tested in exact mode; the hybrid's answers have no near-ties."""
 Open = Callable[[str, bool], LlamaTarget]
 
@@ -66,7 +75,8 @@ def open_target(tmp_path_factory: pytest.TempPathFactory) -> Open:
 
     @cache
     def written(kind: str) -> Path:
-        return WRITERS[kind](folder)
+        (folder / kind).mkdir()
+        return WRITERS[kind](folder / kind)
 
     @cache
     def opened(kind: str, exact: bool) -> LlamaTarget:
@@ -153,7 +163,8 @@ def test_the_heads_have_read_what_was_accepted(open_target: Open, kind: str) -> 
     followed = heads.next_row(text).copy()
     target.rewind(0)
     list(target.prefill(text[:-1]))
-    assert heads.begin(text) == (1 if heads.shares_cache else len(text))
+    unread = len(text) - (kind in EAGLES)  # these begin with the second token
+    assert heads.begin(text) == (1 if heads.shares_cache else unread)
     assert np.allclose(heads.next_row(text), followed, atol=1e-2)
 
 
@@ -331,7 +342,7 @@ def test_contexts_are_freed_before_their_weights(
         free(handle)
 
 
-@pytest.mark.parametrize("kind", ["mixture", "sharing"])
+@pytest.mark.parametrize("kind", ["mixture", "sharing", "few"])
 def test_the_probe_runs_heads(tmp_path: Path, kind: str) -> None:
     probe_process._run(WRITERS[kind](tmp_path), probe.HEADS)
 
