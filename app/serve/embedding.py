@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 NONE = "no embedding model: choose one with `embedding` in the settings"
 
+TOKEN_IDS = (
+    "input: token ids are not supported, since clients make them for OpenAI's models: send texts"
+    " (in LangChain, check_embedding_ctx_length=False)"
+)
+
 
 class Embeddings:
     """Embeds texts with the embedding model of the settings.
@@ -53,7 +58,10 @@ class Embeddings:
         path = self._path
         if path is None:
             raise RequestError(NONE, 404, param="model", code="model_not_found")
-        texts = [request.input] if isinstance(request.input, str) else request.input
+        given = [request.input] if isinstance(request.input, str) else request.input
+        texts = [text for text in given if isinstance(text, str)]
+        if len(texts) < len(given):
+            raise RequestError(TOKEN_IDS, param="input")
         loop = asyncio.get_running_loop()
         vectors, tokens = await loop.run_in_executor(
             self._thread, self._embed, path, texts, request.dimensions

@@ -30,6 +30,7 @@ _UNKNOWN = re.compile(r"Object contains unknown field `([^`]{1,64})`")
 
 Body = TypeVar("Body")
 Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[a-zA-Z0-9_.-]+$")]
+Text = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 StopSequence = Annotated[str, Meta(min_length=1, max_length=MAX_SEQUENCE_CHARACTERS)]
 StopSequences = Annotated[list[StopSequence], Meta(max_length=MAX_SEQUENCES)]
@@ -209,10 +210,7 @@ class ChatRequest(Sampled, kw_only=True):
 class CompletionRequest(Sampled, kw_only=True):
     """The body of `/v1/completions`. In the prompt, control tokens are recognised."""
 
-    prompt: (
-        Annotated[str, Meta(min_length=1)]
-        | Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(min_length=1, max_length=1)]
-    )
+    prompt: Text | Annotated[list[Text], Meta(min_length=1, max_length=1)]
     logprobs: Annotated[int, Meta(ge=0, le=MAX_TOP)] | None = None
     echo: Literal[False] | None = None
     suffix: Literal[""] | None = None
@@ -220,14 +218,9 @@ class CompletionRequest(Sampled, kw_only=True):
 
 
 class EmbeddingRequest(Object, kw_only=True):
-    """The body of `/v1/embeddings`."""
+    """The body of `/v1/embeddings`. Token ids, which are refused, are declared to say why."""
 
-    input: (
-        Annotated[str, Meta(min_length=1)]
-        | Annotated[
-            list[Annotated[str, Meta(min_length=1)]], Meta(min_length=1, max_length=MAX_TEXTS)
-        ]
-    )
+    input: Text | Annotated[list[Text | int | list[int]], Meta(min_length=1, max_length=MAX_TEXTS)]
     model: str = ""
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Count | None = None

@@ -157,7 +157,7 @@ class Endpoint:
     async def _answer(
         self, request: Request, body: Sampled, asked: ProgramRequest, parts: AnswerParts
     ) -> Response:
-        self._require_model(body.model, [self._name])
+        self._require_model(body.model or self._name, [self._name])
         options = body.stream_options
         form = ResponseForm(
             self._name,
@@ -197,7 +197,8 @@ class Endpoint:
 
     async def _embed(self, request: Request) -> Response:
         body = read(await read_body(request), EmbeddingRequest)
-        self._require_model(body.model, [self._embeddings.name])
+        name = self._embeddings.name
+        self._require_model(body.model or name, [name])
         return _json(await self._embeddings.respond(body))
 
     def _names(self) -> list[str]:
@@ -209,7 +210,7 @@ class Endpoint:
         Raises:
             RequestError: it is for another.
         """
-        if name and name not in served:
+        if name not in served:
             raise RequestError(
                 f"no model '{name}' here: leave out `model`, or ask for {' or '.join(served)}",
                 404,

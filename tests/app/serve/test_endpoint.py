@@ -303,7 +303,16 @@ def test_another_model_is_not_found(client: Client) -> None:
     assert client.ask("hello", model="speaking").status_code == 200
     assert "speaking" in [one["id"] for one in client.get("/v1/models").json()["data"]]
     assert client.get("/v1/models/speaking").json()["id"] == "speaking"
-    assert client.get("/v1/models/gpt-4").status_code == 404
+    for name in ("gpt-4", "", "speaking/"):
+        assert client.get(f"/v1/models/{name}").status_code == 404
+
+
+@pytest.mark.parametrize("ids", [[1, 2], [[1, 2], [3]], ["text", 3]])
+def test_token_ids_are_not_embedded(client: Client, ids: list[object]) -> None:
+    response = client.post("/v1/embeddings", json={"input": ids})
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "input"
+    assert "token ids" in response.json()["error"]["message"]
 
 
 def test_a_conversation_that_does_not_fit_is_refused_whole(client: Client) -> None:
