@@ -78,17 +78,12 @@ class Simulated:
 
 
 class BudgetedDrafters:
-    """All drafters together, as the budget uses them: only rows that pay are drafted.
-
-    Attributes:
-        rate: λ, the long-run tokens per second that a second of verification must bring.
-    """
+    """All drafters together, as the budget uses them: only rows that pay are drafted."""
 
     name = ALL
     top_tokens_needed = 0
 
     def __init__(self, drafters: Sequence[Drafter], table: Sequence[float]) -> None:
-        self.rate = 1.0 / table[1]
         self._all = CombinedDrafter(drafters)
         self._table = table
 
@@ -102,7 +97,7 @@ class BudgetedDrafters:
         paths = list(tree.probabilities)
         for row in range(1, len(tree)):
             paths[row] *= paths[tree.parents[row]]
-        chosen = choose_count(paths[1:], self._table, self.rate)
+        chosen = choose_count(paths[1:], self._table)
         return prune(tree, range(1, chosen + 1))
 
     def observe(self, step: Step) -> None:
@@ -183,9 +178,6 @@ class Simulation:
         for drafter in self._alone:
             self._simulate(drafter, answers, BUDGETS)
         self._simulate(self._together, answers, (MAX_BUDGET,))
-        together = self.drafters[ALL]
-        gain = together.speedup(together.total()[MAX_BUDGET], self._table)
-        self._together.rate = max(1.0, gain) / self._table[1]
         self._past.learn(*ids.values())
         return sum(len(answer.answer) for answer in answers)
 

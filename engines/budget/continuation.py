@@ -128,7 +128,7 @@ class SecondRound:
             added: P of the rows that they added and that are verified. A row is credited to the
                 cheapest drafter that proposed it.
             planning: seconds spent on merging and choosing again.
-            rate: λ, tokens per second.
+            rate: tokens per second without drafts.
         """
         shares = dict.fromkeys((proposal.drafter for proposal in proposals), 0.0)
         for row, probability in added.items():

@@ -91,7 +91,8 @@ class DrafterBackoff:
 
     Attributes:
         seconds: average time of a consultation, planning included.
-        utility: average tokens it adds to a step, less their verification, less λ · seconds.
+        utility: average tokens it adds to a step, less their verification, less those that plain
+            decoding writes in `seconds`.
         consultations: number of consultations so far.
         pause: steps to skip between consultations; at least doubled each time the drafter does
             not pay.
@@ -124,7 +125,8 @@ class DrafterBackoff:
         return True
 
     def record(self, gain: float, seconds: float, rate: float) -> None:
-        """Record that a consultation of `seconds` added `gain` tokens; `rate` is λ."""
+        """Record that a consultation of `seconds` added `gain` tokens; `rate` is plain
+        decoding's, in tokens per second."""
         if self.consultations:
             seconds = min(seconds, MAX_SPIKE_RATIO * self.seconds)
         self.consultations += 1

@@ -179,22 +179,21 @@ def with_reevaluations(
     return priced
 
 
-def choose_count(gains: Sequence[float], table: Sequence[float], rate: float) -> int:
-    """The n that maximises τ(n) − λ·V(n + 1), where the cost of added rows counts `MARGIN` times.
+def choose_count(gains: Sequence[float], table: Sequence[float]) -> int:
+    """The n that maximises τ(n) ÷ V(n + 1), where the cost of added rows counts `MARGIN` times.
 
     The time of drafting is already spent.
 
     Args:
         gains: P of the rows, falling.
-        table: V by number of rows, in seconds.
-        rate: λ, tokens per second.
+        table: V by number of rows.
     """
-    tau, chosen, best_value = 0.0, 0, 0.0
+    tau, chosen, best = 1.0, 0, 1.0 / table[1]
     for count, gain in enumerate(gains, 1):
         tau += gain
-        value = tau - MARGIN * rate * (table[count + 1] - table[1])
-        if value > best_value:
-            chosen, best_value = count, value
+        rate = tau / (table[1] + MARGIN * (table[count + 1] - table[1]))
+        if rate > best:
+            chosen, best = count, rate
     return chosen
 
 
