@@ -23,7 +23,7 @@ from engines.target import Floats, ForwardOutput
 
 MIN_CHUNK, MAX_CHUNK = 16, 512
 """Minimum and maximum number of prompt tokens in one pass."""
-MIN_CHUNK_S, MAX_CHUNK_S = 0.04, 0.3
+MIN_CHUNK_S, MAX_CHUNK_S = 0.1, 0.3
 """Wall times of a chunk below and above which its size is doubled or halved."""
 TARGET_CHUNK_S = 0.15
 OPERATIONS_PER_SECOND = 3e10
