@@ -112,17 +112,17 @@ class Target(Protocol):
 
 @runtime_checkable
 class ParkingTarget(Protocol):
-    """A target whose KV cache can keep further texts besides the current one."""
+    """A target that can keep the states of further texts besides the cached one."""
 
     def park(self) -> None:
-        """Keep the current text until its cells are needed.
+        """Keep the cached text's state, and drop the least recently used ones beyond a limit.
 
-        A later `prefill` of a text with a prefix of a parked one evaluates only the rest. The least
-        recently parked text is evicted first. No effect if the cache holds one text only.
+        A later `prefill` of a text with a prefix of a parked one evaluates only the rest. No effect
+        where only whole texts can be loaded.
         """
 
     def drop_parked(self) -> None:
-        """Free the cells of all parked texts."""
+        """Drop all parked texts."""
 
     def cached_prefix(self, tokens: Sequence[int]) -> int:
         """Length of the longest prefix of `tokens` that is cached or parked."""

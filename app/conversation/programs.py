@@ -4,8 +4,8 @@ The rules are those of a chat: nothing is drafted from, or learned from, a priva
 with a secret, or a loop. Unlike in a chat nothing of a conversation is left out, and an answer that
 its program did not wait for is not kept.
 
-The KV cache keeps several conversations: one that another interrupts is parked, and is read again
-only where it is new.
+Several conversations keep their state in memory: one that another interrupts is parked, and is read
+again only where it is new.
 """
 
 from __future__ import annotations

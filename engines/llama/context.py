@@ -37,8 +37,6 @@ after 30 tokens costs a pass 20 % at width 256, 5 % at width 2,048 and, in SmolL
 layers of width 576, 14 %."""
 EXPERTS = r"blk\.({layers})\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 """Names of the expert tensors of some `layers`, as in llama.cpp's --n-cpu-moe."""
-MAX_PARKED_TEXTS = 12
-"""Maximum number of parked texts: a context of 8,192 tokens holds about nine of 900."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +233,7 @@ class LlamaContext:
             f16.
 
     Attributes:
-        has_scratch: whether there are more sequences, for texts other than the cached one.
-        parking: the sequences of parked texts; empty without `has_scratch`.
+        has_scratch: whether there is one more sequence, for texts other than the cached one.
         ggml_type: ggml's number of the KV cache's type.
         layout: all that the content of the KV cache depends on besides the weights.
 
@@ -257,8 +254,7 @@ class LlamaContext:
         native.clear_errors()
         self.rows, self.plain_rows = rows, plain_rows
         self.has_scratch = not weights.recurrent
-        sequences = rows + 1 + MAX_PARKED_TEXTS if self.has_scratch else 1
-        self.parking = range(rows + 1, sequences)
+        sequences = rows + 1 if self.has_scratch else 1
         parameters = context_parameters(cells, rows, sequences, threads, plain_rows)
         parameters.n_rs_seq = weights.snapshots
         parameters.type_k = parameters.type_v = self.ggml_type = KV_TYPES[kv_type][0]

@@ -4,8 +4,8 @@ The cached tokens are in sequence 0, and a chain is verified there. In a branchi
 gets a sequence, and each row is in the sequences of all leaves at or below it, so that a row sees
 exactly its ancestors. The other sequences are extended only when a tree needs them, and only by
 what they lack: each operation scans every cell, and each copied cell costs a node in llama.cpp's
-sets. Parked texts (`engines.llama.parked_texts`) and the scratch text have sequences of their own,
-so operations name their sequences and never mean all.
+sets. The scratch text has a sequence of its own, so operations name their sequences and never mean
+all.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from engines.llama.kv_sequences import (
     ScratchSequence,
     assign_sequences,
 )
-from engines.llama.parked_texts import CachedText, ParkedTexts
+from engines.llama.parked_texts import ParkedText, ParkedTexts
 from engines.llama.prediction_heads import PredictionHeads
 from engines.llama.threads import ThreadTuners
 from engines.target import ForwardOutput, require_prompt_fits, require_tree_fits
@@ -65,7 +65,7 @@ class LlamaTarget:
         self.padded_rows = limits.padded_rows
         self.heads = heads
         self.heads_problem = heads_problem
-        self._text = CachedText()
+        self._text: list[int] = []
         self._in_sync = True  # whether the cache holds exactly `_text`
         self._cuttable = 0  # of a recurrent memory: number of last tokens with snapshots
         self._tree: DraftTree | None = None
@@ -75,9 +75,7 @@ class LlamaTarget:
         self._forward = ForwardPass(context, limits, chunk_size, tuners)
         self._sequences = KvSequences(context.memory, limits.max_rows)
         self._checkpoint = Checkpoint(context.handle, context.memory)
-        # Not in exact mode: parked texts scatter the cells of a text, which changes its sums.
-        parking = range(0) if limits.padded_rows else context.parking
-        self._parked = ParkedTexts(context.memory, parking, limits.context_length)
+        self._parked = ParkedTexts()
         self.state_key = f"{fingerprint} {context.layout} w{limits.padded_rows}"
         self.state_block = STATE_BLOCK if context.has_scratch else 0
         self._states = SavedStates(context, context.rows if context.has_scratch else 0)
@@ -90,7 +88,7 @@ class LlamaTarget:
     @property
     def tokens(self) -> Sequence[int]:
         """The cached token ids, in order. A live view: copy it to keep it."""
-        return self._text.tokens
+        return self._text
 
     @property
     def last_row(self) -> ForwardOutput:
@@ -114,8 +112,7 @@ class LlamaTarget:
             self.scratch.drop()
         self._restore_nearest(tokens)
         # The last token is always evaluated, for `last_row`.
-        self.rewind(min(common_prefix(self._text.tokens, tokens), len(tokens) - 1))
-        self._parked.make_room(self._text, len(tokens))
+        self.rewind(min(common_prefix(self._text, tokens), len(tokens) - 1))
         while len(tokens) - len(self._text) > self._forward.final_chunk:
             start = len(self._text)
             chunk = tokens[start : min(start + self._forward.chunk, len(tokens) - 1)]
@@ -139,8 +136,6 @@ class LlamaTarget:
             self._resync()
         rows, start = len(tree.tokens), len(self._text)
         require_tree_fits(self, rows)
-        if start + rows + self._parked.reserved > self.context_length:
-            self._parked.make_room(self._text, start + rows)
         row_sequences = [] if rows == 1 or tree.is_chain() else assign_sequences(tree.parents)
         if not row_sequences:
             if rows - 1 > self.rollback_rows:
@@ -189,10 +184,16 @@ class LlamaTarget:
         self._truncate(length)
 
     def park(self) -> None:
-        """See `ParkingTarget.park`."""
+        """See `ParkingTarget.park`.
+
+        Raises:
+            ModelError: llama.cpp cannot save the text.
+        """
         if not self._in_sync:
             self._resync()
-        self._parked.park(self._text)
+        if self.state_block and not self._parked.holds(self._text):
+            state = self.save_state(0, len(self._text))
+            self._parked.add(ParkedText(self._text.copy(), state))
 
     def drop_parked(self) -> None:
         """See `ParkingTarget.drop_parked`."""
@@ -200,7 +201,7 @@ class LlamaTarget:
 
     def cached_prefix(self, tokens: Sequence[int]) -> int:
         """See `ParkingTarget.cached_prefix`."""
-        return max(common_prefix(self._text.tokens, tokens), self._parked.nearest(tokens)[1])
+        return max(common_prefix(self._text, tokens), self._parked.nearest(tokens)[1])
 
     def save_state(self, start: int, end: int) -> NDArray[np.uint8]:
         """See `SavableTarget.save_state`."""
@@ -221,20 +222,20 @@ class LlamaTarget:
         if self.scratch is not None:
             self.scratch.drop()
         self._truncate(start)
-        self._parked.make_room(self._text, end)
         self._states.load(state, start, end)
         self._record(tokens, dropped=1)
         self._last_row = None
 
     def _restore_nearest(self, tokens: Sequence[int]) -> None:
         """Continue from a parked text if its common prefix with `tokens` is longer."""
-        sequence, shared = self._parked.nearest(tokens)
-        if shared > common_prefix(self._text.tokens, tokens):
+        parked, shared = self._parked.nearest(tokens)
+        if shared > common_prefix(self._text, tokens):
             self._truncate(0)
-            self._text = self._parked.restore(sequence)
+            self.load_state(parked.tokens, parked.state)
+            self._parked.use(parked)
 
     def _free_cells(self) -> int:
-        return self.context_length - len(self._text) - self._parked.reserved
+        return self.context_length - len(self._text)
 
     def _read_final_chunk(self, tokens: Sequence[int]) -> ForwardOutput:
         """Append the last few tokens of a prompt, and return the last one's row."""
@@ -294,7 +295,7 @@ class LlamaTarget:
         Raises:
             ModelError: too many would have to be re-evaluated; the cache is shorter.
         """
-        tokens = self._text.tokens[:length]
+        tokens = self._text[:length]
         self._truncate(length)
         missing = tokens[len(self._text) :]
         if len(missing) > self._forward.chunk:
@@ -312,10 +313,9 @@ class LlamaTarget:
                 self._sequences.truncate(0)
         self._checkpoint.truncate(length)
         self._cuttable = 0
-        self._text.truncate(length)
+        del self._text[length:]
         if self.heads is not None:
             self.heads.truncate(length)
-        self._parked.make_room(self._text, length)
         self._tree = None
         self._in_sync = True
 

@@ -162,7 +162,7 @@ class StrideWriter:
         return self._budget.status(len(self._target.tokens))
 
     def close(self) -> None:
-        """Stop writing, and free the KV cache of parked prompts."""
+        """Stop writing, and drop parked prompts."""
         self._stop()
         if isinstance(self._target, ParkingTarget):
             self._target.drop_parked()

@@ -1,15 +1,17 @@
-"""Returning to a parked text equals reading it again, within the cells of the cache."""
+"""Returning to a parked text equals reading it again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engines.draft_tree import DraftTree, chain, root_only
+from engines.draft_tree import DraftTree, root_only
 from engines.llama.model import LlamaModel, load
+from engines.llama.parked_texts import ParkedText, ParkedTexts
 from engines.llama.target import LlamaTarget
 from engines.target import ParkingTarget
 from tests.engines.conftest import EMBEDDED, THREADS
@@ -67,43 +69,36 @@ def test_any_order_of_texts_with_trees_between(
         target.verify(root_only(7))
         target.commit([0])
         target.park()
-        used = len(target.tokens) + target._parked.reserved
-        assert used <= CONTEXT
     list(target.prefill(text(3, 12)))
     logits = target.last_row.logits[0].copy()
     target.drop_parked()
     assert near(logits, read(target, text(3, 12)))
 
 
-def test_the_least_recently_used_text_makes_room(target: LlamaTarget) -> None:
+def test_the_least_recently_used_text_makes_room() -> None:
+    parked = ParkedTexts(max_bytes=300)
+    for number in range(3):
+        parked.add(ParkedText(text(number, 5), np.zeros(100, np.uint8)))
+    oldest, shared = parked.nearest(text(0, 9))
+    assert shared == len(text(0, 5))
+    parked.use(oldest)
+    parked.add(ParkedText(text(3, 5), np.zeros(100, np.uint8)))
+    assert parked.bytes == 300
+    assert [parked.holds(text(number, 5)) for number in range(4)] == [True, False, True, True]
+    parked.add(ParkedText(text(4, 5), np.zeros(301, np.uint8)))
+    assert not len(parked), "it alone is too large"
+
+
+def test_parked_texts_leave_every_cell_to_the_cached_one(target: LlamaTarget) -> None:
     for number in range(8):
         list(target.prefill(text(number, 40)))
         target.park()
-    assert 0 < len(target._parked) < 8
-    assert target.cached_prefix(text(0, 40)) == len(START), "the first one was dropped"
-    assert target.cached_prefix(text(7, 40)) == len(text(7, 40))
-    target.rewind(0)
-    list(target.prefill(list(range(300, 300 + CONTEXT - 2))))
-    assert not len(target._parked), "the cached text needs every cell"
-
-
-def test_a_text_that_is_evaluated_again_has_cells_of_its_own(target: LlamaTarget) -> None:
-    """Drafts repeat a parked text, as after a rollback of retrieval."""
-    parked = [*START, *range(1000, 1200)]
-    list(target.prefill(parked))
-    target.park()
-    target.rewind(len(START))
-    for start in range(len(START), len(parked), 8):
-        rows = parked[start : start + 8]
-        target.verify(chain(rows[0], rows[1:], 1))
-        target.commit(range(len(rows)))
-    assert list(target.tokens) == parked
-    target.rewind(len(parked) - 1)
-    assert target._parked.reserved == len(parked) - len(START)
-    longer = [*parked, *range(2000, 2000 + CONTEXT - len(parked))]
-    list(target.prefill(longer))
-    assert list(target.tokens) == longer
-    assert not len(target._parked)
+    assert len(target._parked) == 8
+    longest = list(range(300, 300 + CONTEXT))
+    list(target.prefill(longest))
+    assert list(target.tokens) == longest
+    list(target.prefill(text(0, 40)))
+    assert list(target.tokens) == text(0, 40)
 
 
 def test_a_text_that_was_continued_is_not_kept_twice(target: LlamaTarget) -> None:
@@ -113,10 +108,11 @@ def test_a_text_that_was_continued_is_not_kept_twice(target: LlamaTarget) -> Non
     assert len(target._parked) == 1
 
 
-def test_nothing_is_parked_in_exact_mode() -> None:
+def test_returning_changes_no_bit_in_exact_mode() -> None:
     exact = load(EMBEDDED, threads=THREADS, context_length=CONTEXT, exact=True).target
+    expected = read(exact, text(1, 9))
     list(exact.prefill(text(1, 5)))
     exact.park()
-    assert not len(exact._parked)
     list(exact.prefill(text(2, 5)))
-    assert list(exact.tokens) == text(2, 5)
+    list(exact.prefill(text(1, 9)))
+    assert np.array_equal(exact.last_row.logits[0], expected)
