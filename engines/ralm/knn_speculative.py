@@ -9,7 +9,7 @@ later tokens are discarded. Verification compares tokens, not neighbours (RaLMSp
 cache that misses some neighbours is correct as long as it draws the same token. Where not even
 correct guesses would pay, each pass is searched first.
 
-The scheduler's stride counts tokens here.
+The scheduler's stride counts tokens here, and a guess's lookup includes drawing its token again.
 """
 
 from __future__ import annotations
@@ -93,6 +93,7 @@ class SpeculativeKnn:
         self._prompt = list(request.prompt(None))
         self._restarts: dict[int, float] = {}  # position in the context → seconds of the pass
         self._searched_first_s = 0.0
+        self._guessing_s = 0.0  # searches of the cache since the last verification
 
     def write(self) -> Generator[Step]:
         """Answer the request.
@@ -121,9 +122,11 @@ class SpeculativeKnn:
         stride = max(1, self._scheduler.choice.stride) if len(self._cache.index) else 1
         tokens = self._writer.tokens
         while len(tokens) < confirmed + stride and not self._writer.finish:
-            started, written = perf_counter(), len(tokens)
+            started, written, looked_s = perf_counter(), len(tokens), self._target.search_s
             self._write_token()
-            self._count_written(len(tokens) - written, perf_counter() - started)
+            lookup_s = self._target.search_s - looked_s
+            self._guessing_s += lookup_s
+            self._count_written(len(tokens) - written, perf_counter() - started - lookup_s)
 
     def _search_first(self) -> None:
         """Run one pass with the true neighbours."""
@@ -163,6 +166,8 @@ class SpeculativeKnn:
         found = self._datastore.search(keys, max(self._interpolation.neighbours, CACHED))
         seconds = perf_counter() - started
         true = self._draw_again(confirmed, drawn, found)
+        lookup_s = (self._guessing_s + perf_counter() - started - seconds) / len(drawn)
+        self._guessing_s = 0.0
         tokens = self._writer.tokens
         matched = len(true) - (true[-1] != tokens[confirmed + len(true) - 1])
         self._cache.insert(found[: len(true)])
@@ -180,7 +185,8 @@ class SpeculativeKnn:
             self._writer.correct(confirmed + matched, true[-1])
             # The row was right, so the true token needs no pass of its own.
             self._scheduler.wrote(0.0, new=True)
-        self._scheduler.verified(Verification(len(drawn), matched, seconds, [False] * len(drawn)))
+        new = [False] * len(drawn)
+        self._scheduler.verified(Verification(len(drawn), matched, seconds, new, lookup_s=lookup_s))
 
     def _draw_again(
         self, confirmed: int, drawn: Sequence[DrawnRow], found: Sequence[StateMatches]

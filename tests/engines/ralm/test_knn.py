@@ -124,7 +124,7 @@ class Wavering(FixedStride):
         self.begun += 1
 
     def verified(self, verification: Verification) -> None:
-        assert bool(verification.new) == self.choice.guesses
+        assert bool(verification.new) == self.choice.guesses == (verification.lookup_s > 0)
         self.searches += 1
         self.choice = Choice(4, guesses=self.searches // 3 % 2 == 0)
 
