@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Settings = TypeVar("Settings", bound="DataclassInstance")
 
-DRAFTERS = ("prompt", "recycle", "crest", "dense", "draft-model", "mtp", "head")
+DRAFTERS = ("prompt", "recycle", "suffix", "crest", "dense", "draft-model", "mtp", "head")
 """Names of all drafters on the command line."""
 
 NOTIFY_OFF, BELL, OSC_9, OSC_777 = "off", "bell", "osc9", "osc777"
@@ -80,10 +80,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class CrestConfig:
-    """The n-gram store of texts and past chats."""
+    """The n-gram store of texts and past chats, and their suffix index."""
 
     max_bytes: int = 256 * 2**20
-    """Maximum size in bytes, per tokenizer; the rarest phrases are dropped first."""
+    """Maximum size in bytes, per tokenizer; the rarest phrases are dropped first. A quarter is for
+    the places of longer repetitions, of which the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ class Config:
     several keys with commas; an empty string unbinds the command."""
 
     crest: CrestConfig = field(default_factory=CrestConfig)
-    """The index of common phrases in your chats and imports."""
+    """The index of common phrases and longer repetitions in your chats and imports."""
 
     chat_states: ChatStatesConfig = field(default_factory=ChatStatesConfig)
     """Saved model state of your latest long chats, so that they reopen without being read again."""

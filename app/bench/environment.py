@@ -37,11 +37,12 @@ from app.engine.draft_resources import DraftResources, open_resources
 from app.engine.drafters import make_drafters
 from app.engine.engine import Engine
 from app.engine.loading import with_drafters
-from app.indexing.corpus_index import crest_path
+from app.indexing.corpus_index import crest_path, tokens_path
 from app.locations import Locations
 from datastores.crest.store import CrestStore
 from datastores.crest.texts import TokenText
 from datastores.errors import InputError
+from datastores.token_cache import TokenCache, TokenizedText, TokenSpan
 from engines import draft_tree
 from engines.drafters.protocol import Drafter
 from engines.sampler import Sampling
@@ -57,7 +58,7 @@ HINTS = {DRAFT_MODEL: ", or give a --draft-model", HEAD: ", or let one learn fro
 """Ways to have a drafter, besides leaving it out."""
 KNOWN = (*DRAFTERS, REST)
 """Names that `bench decode --drafters` accepts."""
-FROM_HISTORY = frozenset({"crest", "dense", REST})
+FROM_HISTORY = frozenset({"suffix", "crest", "dense", REST})
 """Drafters that draft from the history."""
 MAX_ROWS = 64
 """Rows of the widest tree that is verified."""
@@ -150,7 +151,7 @@ def uses_history(names: Sequence[str]) -> bool:
     return not FROM_HISTORY.isdisjoint(names)
 
 
-CREST_BYTES = 256 * 2**20
+CREST_BYTES = SUFFIX_BYTES = 256 * 2**20
 """More than a benchmark needs."""
 KIND = draft_tree.CHATS.bit_length() - 1
 
@@ -160,27 +161,28 @@ class BenchStores:
     """Open stores in `folder`, and the texts in CREST.
 
     Attributes:
+        cache: holds the suffix index; None without it.
         needs_rest: whether `fill` builds REST's suffix array, `rest`, too.
     """
 
     folder: Path
     resources: DraftResources
     crest: CrestStore | None
+    cache: TokenCache | None
     needs_rest: bool = False
     rest: RestStore | None = None
     texts: list[TokenText] = field(default_factory=list)
 
     def learn(self, *texts: Sequence[int]) -> None:
-        """Add a few texts to CREST; the dense index records answers by itself."""
-        if self.crest is None:
-            return
-        if not self.crest.update([self._text(tokens) for tokens in texts]):
+        """Add a few texts to CREST and the suffix index; the dense index records answers by
+        itself."""
+        added = self._add(texts)
+        if self.crest is not None and not self.crest.update(added):
             self.crest.rebuild(self.texts)
 
     def rebuild(self, texts: Iterable[Sequence[int]]) -> None:
-        """Add texts to CREST by building it anew."""
-        for tokens in texts:
-            self._text(tokens)
+        """Add texts to the suffix index, and to CREST by building it anew."""
+        self._add(texts)
         if self.crest is not None:
             self.crest.rebuild(self.texts)
 
@@ -199,13 +201,30 @@ class BenchStores:
         if self.resources.dense is not None:
             yield from _encode(target, self.resources.dense, texts)
 
-    def _text(self, tokens: Sequence[int]) -> TokenText:
-        """Add a text; equal texts have different identities."""
-        ids = np.array(tokens, dtype=np.uint32)
-        number = len(self.texts).to_bytes(8, "little")
-        text = TokenText(hashlib.sha256(number + ids.tobytes()).digest(), ids, KIND)
-        self.texts.append(text)
-        return text
+    def _add(self, texts: Iterable[Sequence[int]]) -> list[TokenText]:
+        """Add texts to those that are known, and to the suffix index."""
+        added: list[TokenText] = []
+        for tokens in texts:
+            ids = np.array(tokens, dtype=np.uint32)
+            # Equal texts have different identities.
+            number = (len(self.texts) + len(added)).to_bytes(8, "little")
+            added.append(TokenText(hashlib.sha256(number + ids.tobytes()).digest(), ids, KIND))
+        self.texts += added
+        if self.cache is not None:
+            fill_suffixes(self.cache, added)
+        return added
+
+
+def fill_suffixes(cache: TokenCache, texts: Iterable[TokenText]) -> None:
+    """Add texts to the token cache and its suffix index."""
+    cache.write(
+        [
+            TokenizedText(text.identity, (TokenSpan(text.kind, np.asarray(text.tokens)),))
+            for text in texts
+        ]
+    )
+    while cache.index_due():
+        cache.index_next(SUFFIX_BYTES)
 
 
 @contextmanager
@@ -226,10 +245,14 @@ def bench_stores(engine: Engine, drafters: Sequence[str]) -> Iterator[BenchStore
         if "crest" in drafters:
             path = crest_path(places, engine.vocabulary.fingerprint)
             crest = opened.enter_context(closing(CrestStore.open(path, CREST_BYTES)))
+        cache = None
+        if "suffix" in drafters:
+            path = tokens_path(places, engine.vocabulary.fingerprint)
+            cache = opened.enter_context(closing(TokenCache.open(path)))
         own = engine.resources
         resources.draft_model, resources.head = own.draft_model, own.head
         resources.heads = own.heads
-        yield BenchStores(root, resources, crest, REST in drafters)
+        yield BenchStores(root, resources, crest, cache, REST in drafters)
 
 
 def _encode(target: Target, worker: DenseWorker, texts: Sequence[Sequence[int]]) -> Iterator[None]:

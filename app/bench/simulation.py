@@ -30,6 +30,8 @@ from app.indexing.corpus_index import split_text
 from datastores.chats.records import ASSISTANT, StoredMessage
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
+from datastores.suffix_reader import SuffixReader
+from datastores.token_cache import TokenCache
 from engines.budget.selection import choose_count, prune
 from engines.draft_tree import DraftTree
 from engines.drafter_simulation import CombinedDrafter, Recorded, SimulationCounts, simulate
@@ -41,7 +43,7 @@ BUDGETS = (1, 2, 3, 4, 5, 7, 9, 11, 15, 23, 31)
 """Draft lengths to try; with the root, the widths whose costs are measured."""
 MAX_BUDGET = BUDGETS[-1]
 ALL = "all"
-SIMULATED = ("prompt", "recycle", "crest")
+SIMULATED = ("prompt", "recycle", "suffix", "crest")
 """Drafters that need only tokens."""
 
 Counts = Mapping[int, SimulationCounts]
@@ -205,9 +207,12 @@ def _sum(counts: Sequence[SimulationCounts]) -> SimulationCounts:
 def empty_history() -> Iterator[BenchStores]:
     """A history without chats, in a temporary folder that is removed at the end of the block."""
     with TemporaryDirectory(prefix="specchat-bench-") as folder:
-        path = Path(folder) / "crest.db"
+        crest, tokens = Path(folder) / "crest.db", Path(folder) / "tokens.db"
         with (
-            closing(CrestStore.open(path, CREST_BYTES)) as store,
-            closing(CrestReader(path)) as reader,
+            closing(CrestStore.open(crest, CREST_BYTES)) as store,
+            closing(CrestReader(crest)) as ngrams,
+            closing(TokenCache.open(tokens)) as cache,
+            closing(SuffixReader(tokens)) as suffixes,
         ):
-            yield BenchStores(Path(folder), DraftResources(crest=reader), store)
+            resources = DraftResources(crest=ngrams, suffixes=suffixes)
+            yield BenchStores(Path(folder), resources, store, cache)

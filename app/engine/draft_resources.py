@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from app.engine.draft_model_versions import replay_path
-from app.indexing.corpus_index import crest_path
+from app.indexing.corpus_index import crest_path, tokens_path
 from app.locations import Locations, make_folder
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
 from datastores.errors import ModelError, SpecchatError, StoreError
 from datastores.storage.integrity import discard_quarantined
+from datastores.suffix_reader import SuffixReader
+from datastores.token_cache import TokenCache
 from engines.distillation.versions import ORIGINAL, VersionIdentity
 from engines.drafters.mtp import Heads, TargetWithHeads
 from engines.drafters.protocol import Drafter
@@ -47,6 +49,7 @@ class DraftResources:
     """
 
     crest: CrestReader | None = None
+    suffixes: SuffixReader | None = None
     dense: DenseWorker | None = None
     draft_model: DraftModel | None = None
     draft_model_version: VersionIdentity = ORIGINAL
@@ -97,6 +100,8 @@ class DraftResources:
             self.replay.close()
         if self.crest is not None:
             self.crest.close()
+        if self.suffixes is not None:
+            self.suffixes.close()
         if self.dense is not None:
             self.dense.close()
 
@@ -114,6 +119,9 @@ def open_resources(
     if "crest" in drafters:
         with resources.collecting_errors():
             _open_crest(resources, crest_path(locations, vocabulary.fingerprint), crest_bytes)
+    if "suffix" in drafters:
+        with resources.collecting_errors():
+            _open_suffixes(resources, tokens_path(locations, vocabulary.fingerprint))
     if "dense" in drafters and target.width:
         with resources.collecting_errors():
             open_dense(resources, locations, target)
@@ -151,6 +159,17 @@ def _open_crest(resources: DraftResources, path: Path, crest_bytes: int) -> None
         with closing(CrestStore.open(path, crest_bytes)) as store:
             discard_quarantined(store.store.path)
         resources.crest = CrestReader(path)
+
+
+def _open_suffixes(resources: DraftResources, path: Path) -> None:
+    """Open the suffix index. The indexer fills a damaged one again."""
+    try:
+        resources.suffixes = SuffixReader(path)
+    except StoreError:
+        make_folder(path.parent)
+        with closing(TokenCache.open(path)) as cache:
+            discard_quarantined(cache.store.path)
+        resources.suffixes = SuffixReader(path)
 
 
 def open_dense(resources: DraftResources, locations: Locations, target: Target) -> None:

@@ -10,6 +10,7 @@ from engines.drafters.crest import CrestDrafter
 from engines.drafters.mtp import MtpDrafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
+from engines.drafters.suffix import SuffixDrafter
 from engines.drafters.token_recycling import TokenRecycling
 
 HEAVY = frozenset({"dense"})
@@ -26,6 +27,10 @@ def make_drafters(names: Sequence[str], resources: DraftResources | None = None)
 
 def _crest(resources: DraftResources) -> list[Drafter]:
     return [] if resources.crest is None else [CrestDrafter(resources.crest)]
+
+
+def _suffix(resources: DraftResources) -> list[Drafter]:
+    return [] if resources.suffixes is None else [SuffixDrafter(resources.suffixes)]
 
 
 def _dense(resources: DraftResources) -> list[Drafter]:
@@ -55,6 +60,7 @@ def _head(resources: DraftResources) -> list[Drafter]:
 MAKERS: dict[str, Maker] = {
     "prompt": lambda _resources: [PromptLookup()],
     "recycle": lambda _resources: [TokenRecycling()],
+    "suffix": _suffix,
     "crest": _crest,
     "dense": _dense,
     "draft-model": _draft_model,

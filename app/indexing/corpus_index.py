@@ -48,6 +48,9 @@ SLICE_CHARACTERS = 2**20
 TOKENS_FILE = "tokens.db"
 CREST_FILE = "crest.db"
 LOCK_FILE = "work.lock"
+SUFFIX_SHARE = 4
+"""One in this many of the bytes are for the suffix index, the others for CREST. With half of them,
+or a third less, CREST drafts 0.1 % worse on code."""
 LOCK_TIMEOUT_S = 60.0
 """Time that deleting a text waits for a process that is indexing."""
 
@@ -86,17 +89,22 @@ class CorpusIndex:
         crest: CrestStore,
         vocabulary: Vocabulary,
         lock: WorkLock,
+        suffix_bytes: int,
     ) -> None:
+        """Args:
+        suffix_bytes: most bytes of the suffix index, which is part of `cache`.
+        """
         self.corpus = corpus
         self.lock = lock
         self._cache = cache
         self._crest = crest
         self._vocabulary = vocabulary
+        self._suffix_bytes = suffix_bytes
 
     def is_due(self) -> bool:
         """Whether `run` has anything to do. Reads every key, so not for the interface's thread."""
         difference = self.corpus.difference(self._cache.keys())
-        if difference.added or difference.removed:
+        if difference.added or difference.removed or self._cache.index_due():
             return True
         return bool(self._missing(dict(span_ids(self._cache))))
 
@@ -104,7 +112,10 @@ class CorpusIndex:
         """Add the few newly stored texts under `keys`; False if CREST needs a `run` for them."""
         read = ((key, self.corpus.read(key)) for key in keys)
         texts = [tokenize_text(key, found, self._vocabulary) for key, found in read if found]
+        late = self._cache.index_due()
         self._cache.write(texts)
+        if not late:  # what is left of an import may take a while
+            self._cache.index_next(self._suffix_bytes)
         return self._crest.update([one for text in texts for one in token_texts(text)])
 
     def run(self, *, settle: bool = False) -> Generator[IndexingProgress]:
@@ -117,6 +128,10 @@ class CorpusIndex:
         added = self.corpus.difference(self._cache.keys()).added
         last = IndexingProgress(0, len(added), 0, _has_imports(added))
         for last in self._tokenize(added):
+            yield last
+        while self._cache.index_due():
+            pause_here()
+            self._cache.index_next(self._suffix_bytes)
             yield last
         if added:
             spans = dict(span_ids(self._cache))
@@ -220,13 +235,19 @@ def crest_path(locations: Locations, tokenizer: str) -> Path:
     return locations.projections / tokenizer / CREST_FILE
 
 
+def tokens_path(locations: Locations, tokenizer: str) -> Path:
+    """The path of the token cache, with its suffix index, for the tokenizer with this
+    fingerprint."""
+    return locations.projections / tokenizer / TOKENS_FILE
+
+
 def token_counts(locations: Locations, tokenizer: str) -> dict[bytes, int]:
     """Number of tokens by key, for the texts tokenized with this tokenizer (a fingerprint).
 
     Raises:
         StoreError: the store cannot be opened.
     """
-    path = locations.projections / tokenizer / TOKENS_FILE
+    path = tokens_path(locations, tokenizer)
     if not path.exists():
         return {}
     with closing(TokenCache.open(path)) as cache:
@@ -246,7 +267,8 @@ def open_index(
     folder = locations.projections / vocabulary.fingerprint
     make_folder(folder)
     with _corpus(locations) as corpus, _stores(folder, budget_bytes) as (cache, crest):
-        yield CorpusIndex(corpus, cache, crest, vocabulary, WorkLock(folder / LOCK_FILE))
+        lock = WorkLock(folder / LOCK_FILE)
+        yield CorpusIndex(corpus, cache, crest, vocabulary, lock, budget_bytes // SUFFIX_SHARE)
 
 
 def forget_removed_texts(locations: Locations, budget_bytes: int) -> None:
@@ -314,9 +336,10 @@ def _corpus(locations: Locations) -> Iterator[Corpus]:
 
 @contextmanager
 def _stores(folder: Path, budget_bytes: int) -> Iterator[tuple[TokenCache, CrestStore]]:
+    crest_bytes = budget_bytes - budget_bytes // SUFFIX_SHARE
     with (
         closing(TokenCache.open(folder / TOKENS_FILE)) as cache,
-        closing(CrestStore.open(folder / CREST_FILE, budget_bytes)) as crest,
+        closing(CrestStore.open(folder / CREST_FILE, crest_bytes)) as crest,
     ):
         for store in (cache.store, crest.store):
             discard_quarantined(store.path)

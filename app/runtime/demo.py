@@ -25,7 +25,7 @@ from engines.llama.enlarge import Enlargement, enlarge
 
 LARGER = Enlargement(wider=4)
 """About 230 million weights: some 50 tokens per second on two cores."""
-DRAFTERS = ("prompt", "recycle", "crest")
+DRAFTERS = ("prompt", "recycle", "suffix", "crest")
 """Drafters that need no draft model and no fifty answers before they help."""
 MAX_TOKENS = 200
 

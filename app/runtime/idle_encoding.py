@@ -16,7 +16,7 @@ from app.conversation.context_window import blocks, shown_messages
 from app.conversation.imported_texts import ImportedTexts
 from app.conversation.privacy import CHAT_PREFIX, TEXT_PREFIX, owner_of_chat, owner_of_text
 from app.engine.engine import Engine
-from app.indexing.corpus_index import TOKENS_FILE
+from app.indexing.corpus_index import tokens_path
 from app.locations import Locations
 from datastores.chats.history import History
 from datastores.chats.records import LOOPED, PERSON, Chat
@@ -183,7 +183,7 @@ def _owners(index: DenseIndex, prefix: str) -> set[str]:
 
 def _compare(index: DenseIndex, locations: Locations, tokenizer: str) -> list[_NewText]:
     """Forget texts that left the library; returns tokenized ones that the index lacks."""
-    path = locations.projections / tokenizer / TOKENS_FILE
+    path = tokens_path(locations, tokenizer)
     if not path.exists():
         return []
     with closing(Library.open(locations.library)) as library:
@@ -205,7 +205,7 @@ def _add(
 ) -> None:
     """Add texts to the index, except those forgotten meanwhile."""
     with (
-        closing(TokenCache.open(locations.projections / tokenizer / TOKENS_FILE)) as cache,
+        closing(TokenCache.open(tokens_path(locations, tokenizer))) as cache,
         closing(Library.open(locations.library)) as library,
     ):
         for text in cache.read(text.key for text in texts):

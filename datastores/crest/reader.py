@@ -13,7 +13,6 @@ Two joined tiers draft as well as one rebuilt store: 1.852 and 1.855 tokens per 
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -22,7 +21,7 @@ from pathlib import Path
 from datastores.crest.format import CrestEntry, decode, find, hashes, place
 from datastores.crest.store import unpack_ids
 from datastores.storage.integrity import damage_error, translate_errors
-from datastores.storage.sqlite import file_identity
+from datastores.storage.sqlite import connect_reader, file_identity
 
 MAX_CACHED_ENTRIES = 4096
 """Most decoded trees, of some 2 KiB each."""
@@ -114,12 +113,7 @@ class CrestReader:
         self._identity = file_identity(self.path)
         self._version = -1
         with translate_errors(self.path):
-            self._connection = sqlite3.connect(
-                f"{self.path.absolute().as_uri()}?mode=ro",
-                uri=True,
-                isolation_level=None,
-                check_same_thread=False,
-            )
+            self._connection = connect_reader(self.path)
             # A flipped bit can turn a BLOB into TEXT that is not valid UTF-8.
             self._connection.text_factory = bytes
             self._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")

@@ -340,6 +340,17 @@ def memory_database() -> Database:
     return _database(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
 
 
+def connect_reader(path: Path) -> sqlite3.Connection:
+    """A read-only connection to an existing store, for any thread: decoding reads through one, and
+    never waits for the writer. Raises sqlite3.Error."""
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
 def _database(connection: sqlite3.Connection) -> Database:
     return Database(connection, recursive_triggers=False, execute_plugins=False)
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from engines.budget.loss_limit import DrafterBackoffs
-from engines.budget.selection import BASE, MergedDraft, consult
+from engines.budget.selection import MergedDraft, consult
 from engines.draft_tree import MODELS
 from engines.drafters.protocol import Drafter
 from engines.step import Context, Proposal
@@ -60,14 +60,9 @@ def find_leaf(merged: MergedDraft, rows: Sequence[int], limit: int) -> Leaf | No
     """
     for rank, row in enumerate(rows, 1):
         if merged.tree.origins[row] & MODELS and not merged.proposers[row]:
-            names = _proposers(merged, row)
+            names = frozenset(merged.drafters(row))
             return Leaf(_path(merged, row), names, limit - rank) if rank < limit else None
     return None
-
-
-def _proposers(merged: MergedDraft, row: int) -> frozenset[str]:
-    bases = {base for base, _, _ in merged.evidence[row]}
-    return frozenset(name for name, base in BASE.items() if base in bases)
 
 
 def _path(merged: MergedDraft, row: int) -> tuple[int, ...]:
@@ -132,7 +127,7 @@ class SecondRound:
         """
         shares = dict.fromkeys((proposal.drafter for proposal in proposals), 0.0)
         for row, probability in added.items():
-            names = _proposers(merged, row)
+            names = merged.drafters(row)
             shares[next(name for name in shares if name in names)] += probability
         total = sum(shares.values())
         for proposal in proposals:

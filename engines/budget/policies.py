@@ -42,7 +42,6 @@ from engines.budget.selection import (
     consult,
     graft,
     merge,
-    origin_bits,
     prune,
     record_cost,
     with_reevaluations,
@@ -177,7 +176,7 @@ class AdaptiveBudget:
         started = perf_counter()
         merged = merge(context.root, proposals, context.temperature)
         plan = self._plan(merged, inputs)
-        self._record_utilities(plan, proposals, perf_counter() - started)
+        self._record_utilities(merged, plan, proposals, perf_counter() - started)
         for drafter in slow:
             backoff = self._in_situation(drafter, _expected(plan))
             if backoff.should_consult():
@@ -374,19 +373,21 @@ class AdaptiveBudget:
             return 0
         return 0
 
-    def _record_utilities(self, plan: Plan, proposals: list[Proposal], planning: float) -> None:
+    def _record_utilities(
+        self, merged: MergedDraft, plan: Plan, proposals: list[Proposal], planning: float
+    ) -> None:
         """Record each drafter's gain in the first round; a row is credited to the cheapest drafter
         that proposed it."""
         plain = plan.table[1]
         price = (plan.table[plan.chosen + 1] / plain - 1.0) / max(plan.chosen, 1)
         unclaimed = [
-            (plan.tree.origins[row], plan.paths[row] - price) for row in plan.order[: plan.chosen]
+            (merged.drafters(row), plan.paths[row] - price) for row in plan.order[: plan.chosen]
         ]
         share = planning / max(len(proposals), 1)
         for proposal in proposals:
-            bits = origin_bits(proposal.tree)
-            gain = sum([utility for origins, utility in unclaimed if origins & bits])
-            unclaimed = [one for one in unclaimed if not one[0] & bits]
+            name = proposal.drafter
+            gain = sum([utility for names, utility in unclaimed if name in names])
+            unclaimed = [one for one in unclaimed if name not in one[0]]
             self._record_use(proposal, gain, proposal.seconds + share, 1.0 / plain)
 
     def _record_use(self, proposal: Proposal, gain: float, seconds: float, rate: float) -> None:

@@ -19,7 +19,9 @@ from engines.draft_tree import DraftTree, root_only
 from engines.drafters.protocol import Drafter
 from engines.step import Context, Proposal, Step
 
-DRAFTER_NAMES = ("prompt", "recycle", "crest", "dense", "draft-model", "rest", "mtp", "head")
+DRAFTER_NAMES = (
+    *("prompt", "recycle", "crest", "dense", "draft-model", "rest", "mtp", "head", "suffix"),
+)
 """Drafters with features of their own, by name. The order defines the columns of saved weights."""
 PER_DRAFTER = ("present", "logit", "support", "passed_over")
 COMMON = ("bias", "depth", "temperature", "first", "second", "third")
@@ -30,6 +32,7 @@ draft for long tends to follow it further); then, for each drafter: whether it p
 own log odds, its evidence, and whether it proposed only siblings of the row."""
 
 BASE = {name: len(COMMON) + len(PER_DRAFTER) * index for index, name in enumerate(DRAFTER_NAMES)}
+NAMES = {base: name for name, base in BASE.items()}
 DEPTH_COLUMNS = tuple(COMMON.index(name) for name in ("first", "second", "third"))
 DEPTH_SCALE = 0.1
 """Value of the depth feature for each token of depth."""
@@ -72,6 +75,10 @@ class MergedDraft:
     evidence: list[list[Evidence]]
     proposers: list[int]
     children: list[dict[int, int]]
+
+    def drafters(self, row: int) -> list[str]:
+        """Names of the drafters that proposed a row."""
+        return [NAMES[base] for base, _, _ in self.evidence[row]]
 
     def features(self, row: int) -> list[tuple[int, float]]:
         """The non-zero columns of a row (not the root) and their values."""
@@ -266,11 +273,3 @@ def record_cost(costs: CostModel, step: Step) -> None:
         costs.observe(len(step.tree), step.position, seconds)
         if reevaluation:
             costs.observe_reevaluation(len(step.path), step.position, reevaluation)
-
-
-def origin_bits(tree: DraftTree) -> int:
-    """The union of the rows' origins."""
-    bits = 0
-    for origins in set(tree.origins):
-        bits |= origins
-    return bits

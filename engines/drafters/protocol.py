@@ -17,7 +17,8 @@ class Drafter(StepObserver, Protocol):
 
     @property
     def name(self) -> str:
-        """As on the command line: prompt, recycle, crest, dense, draft-model, mtp, head."""
+        """As on the command line: prompt, recycle, suffix, crest, dense, draft-model, mtp,
+        head."""
 
     @property
     def top_tokens_needed(self) -> int:

@@ -21,6 +21,8 @@ from datastores.library.library import Library
 from datastores.passages.chunks import Chunk
 from datastores.passages.store import PassageStore
 from datastores.replay_buffer.states import NO_STATES
+from datastores.suffix_reader import SuffixReader
+from datastores.token_cache import TokenCache
 from tests.datastores.crest.test_store import words
 from tests.datastores.older import older_database
 from tests.datastores.replay_buffer.records import open_buffer, record
@@ -164,6 +166,23 @@ def test_a_dense_index_begins_anew(tmp_path: Path) -> None:
         assert store.store.quarantined is None
         assert store.counts() == (0, 0)
         assert store.add_texts("chat", [[1, 2, 3]]) == [1]
+
+
+def test_a_token_cache_keeps_its_texts_and_indexes_them(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.db"
+    path.write_bytes(older_database("tokens", 1))
+    with closing(TokenCache.open(path)) as cache:
+        assert cache.store.quarantined is None
+        assert cache.keys() == [b"k" * 32, b"message abcdef 7"]
+        (imported,) = cache.read([b"k" * 32])
+        assert [span.kind for span in imported.spans] == [1, 3]
+        assert imported.spans[1].tokens.tolist() == list(range(200, 240))
+        assert cache.index_due()
+        cache.index_next(1 << 20)
+        assert not cache.index_due()
+    with closing(SuffixReader(path)) as reader:
+        (match,) = reader.lookup(list(range(70_000, 70_020)))
+        assert match.following == list(range(70_020, 70_040))
 
 
 @pytest.mark.parametrize("version", range(1, 8))

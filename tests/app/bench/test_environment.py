@@ -107,7 +107,8 @@ def test_what_was_said_before_is_drafted_by_whoever_looks_back(
     """Each by itself finds the answers to the same questions, and nothing is learnt on the way."""
     bench = Bench(engine, 8, None)
     rows = [DecodeRow("none", with_drafters(engine, (), 0))]
-    rows += [DecodeRow(name, bench.equipped([name], stores)) for name in ("crest", "dense", "rest")]
+    names = ("suffix", "crest", "dense", "rest")
+    rows += [DecodeRow(name, bench.equipped([name], stores)) for name in names]
     rows.append(DecodeRow("3x5", bench.equipped(["dense"], stores, DraftShape(3, 5)), shape="3x5"))
     workload = [Workload(text, (text,)) for text in QUESTIONS]
     assert list(run(rows, workload, GREEDILY))[-1] == len(QUESTIONS)
@@ -176,7 +177,7 @@ def test_a_store_that_cannot_be_made_ends_the_benchmark(
 
 
 def test_only_some_drafters_look_back() -> None:
-    assert [name for name in KNOWN if uses_history([name])] == ["crest", "dense", "rest"]
+    assert [name for name in KNOWN if uses_history([name])] == ["suffix", "crest", "dense", "rest"]
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def _run(
 def test_a_chat_is_drafted_from_those_before_it(remembered: int) -> None:
     chats = [_chat(f"{number}?", ANSWER) for number in range(4)]
     drafters = _run(chats, FLAT, remembered)
-    assert set(drafters) == {"prompt", "recycle", "crest", ALL}
+    assert set(drafters) == {"prompt", "recycle", "suffix", "crest", ALL}
     rates = [chat[15].tokens_per_step for chat in drafters["crest"].chats]
     assert len(rates) == 4 - remembered
     assert rates[-1] > 8
@@ -210,7 +210,11 @@ def test_a_script_reads_one_object(
     assert report["verify_ms"]["8"] == pytest.approx(21.0)
     rows = {(row["drafters"], row["budget"]): row for row in report["rows"]}
     assert set(rows) == {
-        *((name, budget) for name in ("prompt", "recycle", "crest") for budget in BUDGETS),
+        *(
+            (name, budget)
+            for name in ("prompt", "recycle", "suffix", "crest")
+            for budget in BUDGETS
+        ),
         (ALL, None),
     }
     assert rows[ALL, None]["speedup"] > 2

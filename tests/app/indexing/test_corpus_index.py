@@ -17,6 +17,7 @@ from app.indexing.corpus_index import (
     open_index,
     split_text,
     tokenize_text,
+    tokens_path,
 )
 from app.locations import Locations
 from datastores.chats.history import History
@@ -25,6 +26,7 @@ from datastores.corpus import CorpusText
 from datastores.crest.reader import CrestReader
 from datastores.library.documents import CODE, NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
+from datastores.suffix_reader import SuffixReader
 from engines import draft_tree
 from tests.app.characters import BUDGET, SENTENCE, Characters
 from tests.datastores.dump import rows_of
@@ -74,6 +76,50 @@ def test_texts_are_drafted_from_with_the_kind_of_their_import(
     _project(locations)
     assert _follows(locations, "ab") == {"c": draft_tree.NOTES}
     assert _follows(locations, "xy") == {"z": draft_tree.CODE}
+
+
+def _goes_on(locations: Locations, text: str) -> list[str]:
+    """How the texts go on that the suffix index has for the end of `text`."""
+    with closing(SuffixReader(tokens_path(locations, VOCABULARY.fingerprint))) as reader:
+        matches = reader.lookup(VOCABULARY.encode(text))
+        ids = [match.following for match in matches]
+        return ["".join(chr(token - VOCABULARY.offset) for token in following) for following in ids]
+
+
+def test_imports_and_answers_are_in_the_suffix_index_until_they_are_deleted(
+    locations: Locations, library: Library
+) -> None:
+    text = "The walrus and the carpenter were walking close at hand."
+    answer = "They wept like anything to see such quantities of sand."
+    _import(library, "/notes", text)
+    _project(locations)
+    assert _goes_on(locations, text[:30]) == [text[30:]]
+    with closing(History.open(locations.history)) as history:
+        chat = history.create_chat().id
+        message = history.add_message(chat, None, "assistant", answer, finish="stop").id
+        with open_index(locations, VOCABULARY, BUDGET) as projection:
+            keys, _ = projection.corpus.messages_since(message - 1)
+            assert projection.learn(keys)
+            assert not projection.is_due()
+        assert _goes_on(locations, answer[:30]) == [answer[30:]]
+        history.delete_chat(chat)
+        history.erase()
+    library.forget("/notes")
+    library.erase()
+    forget_removed_texts(locations, BUDGET)
+    assert not _goes_on(locations, text[:30])
+    assert not _goes_on(locations, answer[:30])
+
+
+def test_texts_without_places_are_due(locations: Locations, library: Library) -> None:
+    text = "The sun was shining on the sea, shining with all his might."
+    _import(library, "/notes", text)
+    with open_index(locations, VOCABULARY, BUDGET) as projection:
+        next(projection.run())
+        assert projection.is_due()
+        assert not _goes_on(locations, text[:30])
+    _project(locations)
+    assert _goes_on(locations, text[:30]) == [text[30:]]
 
 
 def test_another_tokenizer_needs_no_second_import(locations: Locations, library: Library) -> None:

@@ -14,9 +14,10 @@ import engines.budget.selection
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel, prior_ratio
 from engines.budget.fixed import FixedBudget
+from engines.budget.loss_limit import DrafterBackoffs
 from engines.budget.policies import AdaptiveBudget
 from engines.budget.protocol import Budget
-from engines.draft_tree import DRAFT_MODEL, PROMPT, DraftTree, chain
+from engines.draft_tree import CHATS, DRAFT_MODEL, PROMPT, DraftTree, chain
 from engines.step import Context, Step, Timings
 from tests.engines.scripted import ScriptedTarget
 
@@ -79,6 +80,35 @@ def test_the_budget_pauses_a_hopeless_drafter(
     status = budget.status(50)
     assert status.plain_measured
     assert status.plain_seconds == pytest.approx(0.010)
+
+
+class Copying(Hopeless):
+    """A drafter that copies a text: the name and the number of tokens are its own."""
+
+    def __init__(self, name: str, tokens: int) -> None:
+        self.name = name
+        self._tokens = tokens
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """Right tokens, from past chats."""
+        return chain(context.root, [7] * min(limit, self._tokens), CHATS, 0.95)
+
+
+def test_a_row_counts_for_the_drafter_that_proposed_it_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (engines.budget.policies, engines.budget.selection):
+        monkeypatch.setattr(module, "perf_counter", lambda: 0.0)
+    backoffs = DrafterBackoffs()
+    budget = AdaptiveBudget(CostModel(), AcceptanceModel(), backoffs)
+    context, target = Context([1] * 50, HIDDEN, 0.0), ScriptedTarget()
+    budget.begin(context)
+    drafters = [Copying("suffix", 1), Copying("crest", 4)]
+    for _ in range(60):
+        tree, _ = budget.draft(drafters, context, target, 60)
+        budget.observe(step_of(tree, 0.010, tokens=(7,) * len(tree)))
+    assert backoffs["suffix"].utility > 0.5
+    assert backoffs["crest"].utility > 1.0, "three of its rows are its own"
 
 
 class Damaged(Hopeless):
