@@ -3,8 +3,8 @@
 Compares what the paper compares (crest.txt, section 5): REST of all the history and of parts of it
 (figures 6 and 7); the most common n-grams of one n (figure 8) and of all n up to a maximum, the
 same number of each (figure 9), of which the longest match is drafted. specchat's own selection is
-measured at the same sizes. The paper's trees are packed in specchat's format, so only the
-selections differ.
+measured at the same sizes, and shares them with the suffix index of all the history. The paper's
+trees are packed in specchat's format, so only the selections differ.
 
 With Llama-3.1-8B's answers to every second prompt of AlpacaEval from 600 on, and 10.8 M tokens of
 history: REST 1.65 tokens per step from 65 MB; CREST 1.77 from 0.52 MB and 2.02 from 7.8 MB; all
@@ -27,16 +27,21 @@ import numpy as np
 
 from app.bench.baselines import MAX_MATCH_TOKENS as REST_LONGEST
 from app.bench.baselines import LongestMatch, RestDrafter, RestStore, select_within, write_rest
+from app.bench.environment import fill_suffixes
 from datastores.crest.build import MAX_NGRAM as OWN_LONGEST
 from datastores.crest.build import BuiltStore, count, select
 from datastores.crest.counting import CountedStrings
 from datastores.crest.reader import CrestReader
-from datastores.crest.store import IDENTITY_BYTES, CrestStore
+from datastores.crest.store import IDENTITY_BYTES, MIN_BUDGET_BYTES, CrestStore
 from datastores.crest.texts import TokenText
+from datastores.suffix_reader import SuffixReader
+from datastores.token_cache import PLACE_BYTES, TokenCache
+from datastores.winnowing import MIN_SURE_TOKENS
 from engines.drafter_simulation import CombinedDrafter, Recorded, SimulationCounts, simulate
 from engines.drafters.crest import CrestDrafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
+from engines.drafters.suffix import SuffixDrafter
 from engines.drafters.token_recycling import TokenRecycling
 from engines.step import Context
 
@@ -44,7 +49,7 @@ LONGEST = 5
 """The paper's largest n."""
 SHARES = (16, 4)
 """REST is also built from every 16th and every 4th message."""
-PROMPT, RECYCLE, REST, CREST, ALL = "prompt", "recycle", "rest", "crest", "all"
+PROMPT, RECYCLE, REST, SUFFIX, CREST, ALL = "prompt", "recycle", "rest", "suffix", "crest", "all"
 LONGEST_MATCH = ", longest match"
 
 
@@ -53,14 +58,15 @@ class Case:
     """One store and one way of drafting from it.
 
     Attributes:
-        method: one of the five above.
+        method: one of the six above.
         selection: what the store holds, for display; after it, `LONGEST_MATCH` where CREST drafts
             the longest match alone, as in the paper.
         path: the store's file or folder; None if there is no store.
-        size: bytes on disk.
-        entries: n-grams of a CREST store, positions of a suffix array.
+        size: bytes on disk; of the suffix index without the token ids, which are there anyway.
+        entries: n-grams of a CREST store, positions of a suffix array, places of the suffix index.
         longest: n of the longest n-grams looked up.
         seconds: to build it, without tokenising.
+        suffixes: the suffix index that drafts beside CREST; None without it.
     """
 
     method: str
@@ -70,6 +76,17 @@ class Case:
     entries: int = 0
     longest: int = 0
     seconds: float = 0.0
+    suffixes: Path | None = None
+
+    def beside(self, suffix: Case) -> Case:
+        """The same CREST store with the suffix index and everything else."""
+        return replace(
+            self,
+            method=ALL,
+            selection=f"{self.selection} + suffix index",
+            size=self.size + suffix.size,
+            suffixes=suffix.path,
+        )
 
     def with_longest_match(self) -> Case:
         """The same store, of which the longest match is drafted."""
@@ -87,6 +104,8 @@ def cases(folder: Path, history: Sequence[TokenText], sizes: Sequence[int]) -> I
         # Identities are digests, so each share is random.
         part = [text for text in history if text.identity[0] % share == 0]
         yield _rest(folder, part, share)
+    suffix = _suffix(folder, history)
+    yield suffix
     started = perf_counter()
     counted = count(history, max(sizes), LONGEST)
     builder = Builder(folder, counted, history, perf_counter() - started)
@@ -94,6 +113,8 @@ def cases(folder: Path, history: Sequence[TokenText], sizes: Sequence[int]) -> I
         own = builder.own(size)
         yield own
         yield replace(own, method=ALL)
+        if size - suffix.size >= MIN_BUDGET_BYTES:
+            yield builder.own(size - suffix.size).beside(suffix)
         if own.size > size // 2:
             yield from _papers(builder, size, figures=size in (sizes[1:4] or sizes))
 
@@ -123,6 +144,17 @@ def _rest(folder: Path, history: Sequence[TokenText], share: int) -> Case:
     store = RestStore(place)
     selection = "all" if share == 1 else f"1/{share} of the messages"
     return Case(REST, selection, place, store.size(), len(store), REST_LONGEST, seconds)
+
+
+def _suffix(folder: Path, history: Sequence[TokenText]) -> Case:
+    """The suffix index of all the history."""
+    path = folder / "tokens.db"
+    started = perf_counter()
+    with closing(TokenCache.open(path)) as cache:
+        fill_suffixes(cache, history)
+        places = int(cache.store.rows("SELECT sum(places) AS n FROM texts")[0]["n"])
+    seconds = perf_counter() - started
+    return Case(SUFFIX, "all", path, places * PLACE_BYTES, places, MIN_SURE_TOKENS, seconds)
 
 
 class Builder:
@@ -200,9 +232,12 @@ def make_drafter(case: Case) -> Drafter:
     assert case.path is not None
     if case.method == REST:
         return RestDrafter(RestStore(case.path))
+    if case.method == SUFFIX:
+        return SuffixDrafter(SuffixReader(case.path))
     reader = CrestReader(case.path)
     if case.method == ALL:
-        return CombinedDrafter([PromptLookup(), TokenRecycling(), CrestDrafter(reader)])
+        suffix = [SuffixDrafter(SuffixReader(case.suffixes))] if case.suffixes else []
+        return CombinedDrafter([PromptLookup(), TokenRecycling(), *suffix, CrestDrafter(reader)])
     if case.selection.endswith(LONGEST_MATCH):
         return LongestMatch(reader)
     return CrestDrafter(reader, use_context=False)

@@ -85,7 +85,7 @@ def best(report: dict[str, list[dict[str, float | str]]], method: str, budget: i
 def test_the_report_has_its_shape(report: dict[str, list[dict[str, float | str]]]) -> None:
     assert set(report) == {"history_tokens", "test_tokens", "rows"}
     methods = {row["method"] for row in report["rows"]}
-    assert methods == {"prompt", "recycle", "rest", "crest", "all"}
+    assert methods == {"prompt", "recycle", "rest", "suffix", "crest", "all"}
     for row in report["rows"]:
         assert set(row) == FIELDS
         assert row["budget"] in BUDGETS
@@ -97,6 +97,7 @@ def test_every_figure_of_the_paper_is_there(
 ) -> None:
     selections = {(row["method"], row["selection"]) for row in report["rows"]}
     assert {("rest", "all"), ("rest", "1/4 of the messages"), ("crest", "worth")} <= selections
+    assert ("all", "worth + suffix index") in selections
     for longest in range(1, 6):
         assert ("crest", f"equal t, n<={longest}, longest match") in selections
     for length in range(2, 6):
