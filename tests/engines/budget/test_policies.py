@@ -111,6 +111,22 @@ def test_a_row_counts_for_the_drafter_that_proposed_it_alone(
     assert backoffs["crest"].utility > 1.0, "three of its rows are its own"
 
 
+def test_a_draft_that_is_slower_than_the_last_ones_is_better_than_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (engines.budget.policies, engines.budget.selection):
+        monkeypatch.setattr(module, "perf_counter", lambda: 0.0)
+    budget = AdaptiveBudget(CostModel(), AcceptanceModel())
+    context, target = Context([1] * 50, HIDDEN, 0.0), ScriptedTarget()
+    budget.begin(context)
+    near_the_end = 9
+    for room in [60] * 60 + [near_the_end]:
+        tree, _ = budget.draft([Copying("prompt", 40)], context, target, room)
+        rows = len(tree)
+        budget.observe(step_of(tree, 0.004 + 0.006 * rows, tokens=(7,) * rows))
+    assert rows == near_the_end, "9 tokens take 5.8 plain steps, 30 take 18.4"
+
+
 class Damaged(Hopeless):
     """A drafter whose store holds an out-of-vocabulary id."""
 
