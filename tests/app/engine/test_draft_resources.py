@@ -8,11 +8,14 @@ import pytest
 
 from app.damage import found_damage, settle
 from app.engine.draft_resources import DraftResources, open_resources
-from app.indexing.corpus_index import crest_path
+from app.indexing.corpus_index import crest_path, tokens_path
 from app.locations import Locations
+from datastores.crest.reader import CrestReader
 from datastores.dense.index import DenseIndex
 from datastores.dense.store import DenseStore
+from datastores.suffix_reader import SuffixReader
 from tests.app.scripted import ScriptedVocabulary
+from tests.datastores.older import older_database
 from tests.engines.scripted import WIDTH, ScriptedTarget
 
 BUDGET = 2**22
@@ -73,15 +76,23 @@ def test_another_models_index_is_left_out_with_one_line(
     resources.close()
 
 
-def n_grams(locations: Locations) -> DraftResources:
-    return open_resources(("crest",), locations, ScriptedTarget(), ScriptedVocabulary(), BUDGET)
+def from_texts(locations: Locations, name: str) -> DraftResources:
+    return open_resources((name,), locations, ScriptedTarget(), ScriptedVocabulary(), BUDGET)
 
 
+def reader_of(resources: DraftResources, name: str) -> CrestReader | SuffixReader | None:
+    return {"crest": resources.crest, "suffix": resources.suffixes}[name]
+
+
+PATHS = {"crest": crest_path, "suffix": tokens_path}
+
+
+@pytest.mark.parametrize("name", PATHS)
 @pytest.mark.parametrize("place", ["folder", "link", "file for a folder"])
-def test_without_a_file_for_the_n_grams_answers_come_without_them(
-    locations: Locations, place: str
+def test_without_a_file_for_a_store_answers_come_without_it(
+    locations: Locations, place: str, name: str
 ) -> None:
-    path = crest_path(locations, ScriptedVocabulary.fingerprint)
+    path = PATHS[name](locations, ScriptedVocabulary.fingerprint)
     if place == "file for a folder":
         locations.projections.mkdir(parents=True)
         path.parent.touch()
@@ -90,24 +101,39 @@ def test_without_a_file_for_the_n_grams_answers_come_without_them(
     else:
         path.parent.mkdir(parents=True)
         path.symlink_to(path)
-    resources = n_grams(locations)
-    assert resources.crest is None
+    resources = from_texts(locations, name)
+    assert reader_of(resources, name) is None
     assert [str(path.parent) in str(told) for told in resources.errors] == [True]
     resources.close()
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", bytes(4096), b"\xff" * 9000])
-def test_n_grams_that_cannot_be_read_are_made_anew(locations: Locations, content: bytes) -> None:
-    n_grams(locations).close()
-    path = crest_path(locations, ScriptedVocabulary.fingerprint)
+@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.parametrize("content", [b"", b"hello", bytes(4096), b"\xff" * 9000], ids=len)
+def test_a_store_that_cannot_be_read_is_made_anew(
+    locations: Locations, content: bytes, name: str
+) -> None:
+    from_texts(locations, name).close()
+    path = PATHS[name](locations, ScriptedVocabulary.fingerprint)
     path.write_bytes(content)
-    again = n_grams(locations)
-    assert again.crest is not None
-    assert again.crest.lookup([1, 2]) == []
+    again = from_texts(locations, name)
+    reader = reader_of(again, name)
+    assert reader is not None
+    assert reader.lookup([1, 2, 3, 4, 5, 6]) == []
     told = [one.text for one in found_damage(locations)]
     assert told == [f"{path} was damaged and is rebuilt from your chats and imports"]
     again.close()
     assert list(path.parent.glob("*corrupt*")) == []
-    last = n_grams(locations)
+    last = from_texts(locations, name)
     assert last.errors == []
     last.close()
+
+
+def test_a_token_cache_without_an_index_gets_one(locations: Locations) -> None:
+    path = tokens_path(locations, ScriptedVocabulary.fingerprint)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(older_database("tokens", 1))
+    resources = from_texts(locations, "suffix")
+    assert resources.errors == []
+    assert resources.suffixes is not None
+    assert resources.suffixes.lookup(list(range(70_000, 70_020))) == []
+    resources.close()
