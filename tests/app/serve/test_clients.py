@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import openai
 import pytest
 
 from app.config import Options
-from app.engine.loading import load
+from app.engine.chat_states import ChatStates
+from app.engine.loading import load, open_chat_states
 from app.locations import Locations, locate
 from datastores.chats.history import History
 from tests.app.serve.speaking import Client, endpoint
@@ -156,3 +159,32 @@ def test_errors_are_the_package_s_own(client: Client, package: openai.OpenAI) ->
         pytest.raises(openai.AuthenticationError),
     ):
         stranger.models.list()
+
+
+def test_after_a_restart_only_what_is_new_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saving = partial(ChatStates, min_reading_s=0.0)
+    monkeypatch.setattr("app.engine.loading.ChatStates", saving)
+    places = locate(tmp_path)
+    places.create()
+    messages: list[dict[str, object]] = [
+        {"role": "system", "content": "Answer with a command. " * 12},
+        {"role": "user", "content": QUESTION},
+    ]
+    read = []
+    for following in ("And list it?", "And test it?"):
+        with (
+            closing(load(replace(OPTIONS, model="built-in"), places)) as engine,
+            closing(History.open(places.history)) as history,
+        ):
+            open_chat_states(engine, places.chat_states, 2**30)
+            with endpoint(engine, places, history) as client:
+                found = client.post("/v1/chat/completions", json={"messages": messages}).json()
+        timings = found["timings"]
+        read.append((timings["prompt_n"], timings["cache_n"]))
+        messages.append(found["choices"][0]["message"])
+        messages.append({"role": "user", "content": following})
+    (first, _), (second, cached) = read
+    assert cached >= first
+    assert second < first / 2
