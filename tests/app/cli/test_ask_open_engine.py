@@ -34,7 +34,7 @@ from app.runtime.open_model import open_model
 from app.runtime.wire import Accepted, AskRequest, encode
 from datastores.chats.history import History
 from datastores.errors import InputError
-from tests.app.cli.test_ask import UNHURRIED, specchat
+from tests.app.cli.test_ask import UNHURRIED, Printed, specchat
 from tests.engines.tiny import TinyVocabulary, write_llama
 from tests.waiting import TIMEOUT_S, until
 
@@ -153,6 +153,76 @@ def test_the_answer_is_that_of_a_command_alone(
     here = [one.content for chat in opened.history.chats() for one in opened.history.tree(chat.id)]
     assert here[2:] == stored
     until(lambda: opened.commands[-1] == 0)
+
+
+SAMPLED = (*GREEDY, "--temperature", "0.9", "--seed", "5")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "code"),
+    [
+        ((QUESTION, *SAMPLED), b"", 0),
+        ((QUESTION, "--raw", "--stop", r"\n", *GREEDY), b"", 0),
+        (("And the piped text?", *GREEDY), b"frob --all turns every knob.", 0),
+        ((*GREEDY,), QUESTION.encode(), 0),
+        (("What does frob do?", "--docs", "once", *GREEDY), b"", 0),
+        (("What does frob do?", "--docs", "iterative", "--json", *GREEDY), b"", 0),
+        (("What does frob do?", "--import", "notes.md", *GREEDY), b"", 0),
+        (("What do walruses eat?", "--docs", "once", "--json", *GREEDY), b"", 0),
+        (("What does frob do?", "--docs", "off", "--json", *GREEDY), b"", 0),
+        (("--command", "list the files by size", *GREEDY, "--max-tokens", "90"), b"", 0),
+        (("--preset", "none of these", QUESTION, *GREEDY), b"", 1),
+        (("--import", "none of these", QUESTION, *GREEDY), b"", 1),
+        (("-c", QUESTION, *GREEDY), b"", 1),
+        (("-a", "/nowhere", QUESTION, *GREEDY), b"", 1),
+        (("Wie kopiere ich ein Verzeichnis?", *GREEDY), b"", 1),
+        (("walrus " * 5000, *GREEDY), b"", 1),
+        ((QUESTION, "--model", "none of these", *GREEDY), b"", 1),
+    ],
+    ids=lambda one: " ".join(map(str, one))[:40] if isinstance(one, tuple) else "",
+)
+def test_output_and_exit_code_are_those_of_a_command_alone(
+    opened: Open, tmp_path: Path, arguments: tuple[str, ...], given: bytes, code: int
+) -> None:
+    notes = tmp_path / "notes.md"
+    notes.write_text("# Frob\n\n`frob --all` turns every knob.")
+    alone, beside = (
+        _imported_and_asked(folder, notes, arguments, given, code)
+        for folder in (tmp_path / "alone", opened.locations.data)
+    )
+    assert beside.stderr == alone.stderr
+    assert _without_timings(beside.stdout) == _without_timings(alone.stdout)
+    assert opened.commands or code, "the open model was not asked"
+
+
+def _imported_and_asked(
+    folder: Path, notes: Path, arguments: tuple[str, ...], given: bytes, code: int
+) -> Printed:
+    if {"--docs", "--import"} & {*arguments}:
+        specchat(folder, "import", str(notes))
+    return specchat(folder, "ask", *arguments, given=given, code=code)
+
+
+def _without_timings(printed: bytes) -> object:
+    """What a command printed, as far as two runs agree; how far searching was ahead of the answer
+    depends on time, too."""
+    if not printed.startswith(b"{"):
+        return printed
+    report = json.loads(printed)
+    return {name: value for name, value in report.items() if name not in {*TIMINGS, "retrieval"}}
+
+
+def test_exact_mode_is_the_same_where_it_is_open(tmp_path: Path) -> None:
+    arguments = ("ask", "--json", QUESTION, *SAMPLED, "--exact", "--drafters", "prompt,recycle")
+    alone = specchat(tmp_path / "alone", *arguments)
+    opened = Open(tmp_path / "open", Options(drafters=("prompt", "recycle"), exact=True))
+    opened.thread.load().result()
+    opened.socket.open()
+    with closing(opened):
+        beside = specchat(opened.locations.data, *arguments)
+        assert opened.commands, "the open model was not asked"
+    assert json.loads(beside.stdout)["text"] == json.loads(alone.stdout)["text"]
+    assert beside.stderr == alone.stderr
 
 
 @pytest.mark.usefixtures("loading")
