@@ -10,9 +10,12 @@ import click
 BASH = r"""# specchat: Alt+A turns the line into a command. In ~/.bashrc:
 #   eval "$(specchat shell-init bash)"
 __specchat_command() {
-    local found
+    local found traps
     [[ -n $READLINE_LINE ]] || return
+    traps=$(trap -p INT)
+    trap : INT  # Ctrl+C ends the question, and leaves the line
     found=$(command specchat ask --command --no-stdin -- "$READLINE_LINE" </dev/null)
+    eval "${traps:-trap - INT}"
     [[ -n $found ]] || return
     READLINE_LINE=$found
     READLINE_POINT=${#READLINE_LINE}
@@ -25,6 +28,8 @@ ZSH = r"""# specchat: Alt+A turns the line into a command. In ~/.zshrc:
 __specchat_command() {
     local found
     [[ -n $BUFFER ]] || return 0
+    setopt local_options local_traps
+    trap : INT  # Ctrl+C ends the question, and leaves the line
     zle -I
     found=$(command specchat ask --command --no-stdin -- "$BUFFER" </dev/null)
     [[ -n $found ]] || return 0

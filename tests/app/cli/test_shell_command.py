@@ -9,12 +9,12 @@ import pty
 import re
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import termios
 import time
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,6 +31,13 @@ pytestmark = pytest.mark.usefixtures("unhurried_close")
 ROOT = Path(__file__).parents[3]
 
 
+def _as_in_a_terminal() -> None:
+    """Take the terminal as the controlling one, and Ctrl+C as usual: programs in the background
+    ignore it, and all that they start."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """A program in a terminal of its own."""
 
@@ -45,7 +52,7 @@ class Terminal:
             env=environment,
             cwd=folder,
             start_new_session=True,
-            preexec_fn=partial(fcntl.ioctl, 0, termios.TIOCSCTTY, 0),  # its controlling terminal
+            preexec_fn=_as_in_a_terminal,
         )
         os.close(inner)
 
@@ -91,33 +98,46 @@ LOADS = {
 """The line of each start-up file."""
 
 
-@pytest.mark.parametrize("shell", sorted(SCRIPTS))
-@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
-def test_a_key_turns_the_line_into_a_command_that_is_not_run(tmp_path: Path, shell: str) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
-    script = specchat(tmp_path / "data", "shell-init", shell).stdout
-    (tmp_path / "script").write_bytes(script)
-    program = tmp_path / "bin" / "specchat"
+in_shells = pytest.mark.parametrize("shell", sorted(SCRIPTS))
+KEY = "\x1ba"
+
+
+def opened(shell: str, folder: Path, answers: str) -> Terminal:
+    """A shell with the key, and with a `specchat` that does `answers` and notes what is asked."""
+    if sys.platform == "win32" or shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed, or there are no pseudo-terminals")
+    script = specchat(folder / "data", "shell-init", shell).stdout
+    (folder / "script").write_bytes(script)
+    program = folder / "bin" / "specchat"
     program.parent.mkdir()
     program.write_text(
-        f'#!/bin/sh\n[ "$1" = shell-init ] && exec cat "{tmp_path}/script"\n'
-        f'printf "%s\\n" "$@" > "{tmp_path}/asked"\necho "touch made && echo made-\\"it\\""\n'
+        f'#!/bin/sh\n[ "$1" = shell-init ] && exec cat "{folder}/script"\n'
+        f'printf "%s\\n" "$@" > "{folder}/asked"\n{answers}\n'
     )
     program.chmod(0o755)
     environment = {
         **{name: value for name, value in os.environ.items() if name in ("LANG", "LC_ALL", "HOME")},
         "PATH": f"{program.parent}:{os.environ['PATH']}",
         "TERM": "xterm-256color",
-        "XDG_DATA_HOME": str(tmp_path / "share"),
+        "XDG_DATA_HOME": str(folder / "share"),
         "PS1": "$ ",
     }
-    terminal = Terminal(STARTED[shell], environment, tmp_path)
+    terminal = Terminal(STARTED[shell], environment, folder)
     terminal.type(f"{LOADS[shell]}; echo rea''dy\r")
     terminal.wait_for("ready")
-    terminal.type('make a file\'s "name"')
+    return terminal
+
+
+def press(terminal: Terminal, key: str) -> None:
     time.sleep(0.3)  # some shells take a pasted escape for the end of the paste
-    terminal.type("\x1ba")
+    terminal.type(key)
+
+
+@in_shells
+def test_a_key_turns_the_line_into_a_command_that_is_not_run(tmp_path: Path, shell: str) -> None:
+    terminal = opened(shell, tmp_path, 'echo "touch made && echo made-\\"it\\""')
+    terminal.type('make a file\'s "name"')
+    press(terminal, KEY)
     terminal.wait_for("touch made")
     assert (tmp_path / "asked").read_text().splitlines() == [
         "ask", "--command", "--no-stdin", "--", "make a file's \"name\"",
@@ -128,6 +148,50 @@ def test_a_key_turns_the_line_into_a_command_that_is_not_run(tmp_path: Path, she
     assert (tmp_path / "made").exists()
     terminal.type("exit\r")
     assert terminal.close() == 0
+
+
+@in_shells
+def test_a_line_that_gets_no_command_stays(tmp_path: Path, shell: str) -> None:
+    terminal = opened(shell, tmp_path, 'echo "specchat: no model" >&2; exit 1')
+    press(terminal, KEY)
+    terminal.type("echo emp''ty\r")
+    terminal.wait_for("empty")
+    assert not (tmp_path / "asked").exists(), "an empty line asks nothing"
+    terminal.type("echo 'wow! it' sta''ys")
+    press(terminal, KEY)
+    terminal.wait_for("no model")
+    assert (tmp_path / "asked").read_text().splitlines()[-1] == "echo 'wow! it' sta''ys"
+    terminal.type(" here\r")
+    terminal.wait_for("wow! it stays here")
+    terminal.type("exit\r")
+    terminal.close()
+
+
+@in_shells
+def test_interrupting_the_question_keeps_the_line(tmp_path: Path, shell: str) -> None:
+    terminal = opened(shell, tmp_path, "echo asking >&2; exec sleep 300")
+    terminal.type("echo sta''ys")
+    press(terminal, KEY)
+    terminal.wait_for("asking")
+    press(terminal, "\x03")
+    time.sleep(0.5)
+    terminal.type(" here\r")
+    terminal.wait_for("stays here")
+    terminal.type("exit\r")
+    terminal.close()
+
+
+@in_shells
+def test_a_command_of_several_lines_is_put_on_the_line_whole(tmp_path: Path, shell: str) -> None:
+    answer = r"printf 'echo one-\\\ntwo; echo \047a !b\047\n'"
+    terminal = opened(shell, tmp_path, answer)
+    terminal.type("say it")
+    press(terminal, KEY)
+    terminal.wait_for("!b")
+    terminal.type("\r")
+    terminal.wait_for("one-two")
+    terminal.type("exit\r")
+    terminal.close()
 
 
 @pytest.mark.parametrize(
