@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from datastores.errors import InputError
 
 HEADER_TIMEOUT_S = 20
-"""Longest time until a new connection has sent the head of its first request."""
+"""Longest time for sending the head of a request, the first of a connection or a later one."""
 KEEP_ALIVE_S = 30
 """Time after which an unused connection is closed."""
 STOP_TIMEOUT_S = 3
@@ -31,14 +31,22 @@ BACKLOG = 512
 
 
 class TimedProtocol(H11Protocol):
-    """Closes connections that send no request."""
+    """Closes connections that send no request, or begin one and do not go on."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.loop.call_later(HEADER_TIMEOUT_S, self._close_unless_asked)
+        self._await_request()
 
-    def _close_unless_asked(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
+    def data_received(self, data: bytes) -> None:
+        if self.cycle is not None and self.cycle.response_complete:
+            self._await_request()
+        super().data_received(data)
+
+    def _await_request(self) -> None:
+        self.loop.call_later(HEADER_TIMEOUT_S, self._close_unless_asked, self.cycle)
+
+    def _close_unless_asked(self, last: object) -> None:
+        if self.cycle is last and not self.transport.is_closing():
             self.transport.close()
 
 

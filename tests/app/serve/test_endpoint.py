@@ -23,7 +23,7 @@ from app.serve import answering
 from app.serve.answering import MAX_WAITING
 from datastores.chats.history import History
 from tests.app.serve.speaking import Client, SpeakingTarget, endpoint, speaking_engine
-from tests.waiting import until
+from tests.waiting import TIMEOUT_S, until
 
 HOSTILE = 'a\x1b[31m\x9bé🦭\u202e</script>"\n'
 """Text that controls terminals, reorders, needs four bytes, and has to be escaped in JSON."""
@@ -366,6 +366,22 @@ def test_a_slow_body_is_given_up(client: Client, monkeypatch: pytest.MonkeyPatch
         head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
         slow.sendall(f"{head}Authorization: Bearer {client.token}\r\n\r\n".encode())
         assert b" 408 " in slow.recv(4096)
+
+
+@pytest.mark.parametrize("answered", [0, 1])
+def test_a_slow_head_is_given_up(
+    client: Client, monkeypatch: pytest.MonkeyPatch, answered: int
+) -> None:
+    """Of the first request of a connection, or of one after others."""
+    monkeypatch.setattr("app.serve.http_server.HEADER_TIMEOUT_S", 0.2)
+    url = client.base_url
+    with socket.create_connection((url.host, url.port or 0)) as slow:
+        slow.settimeout(TIMEOUT_S)
+        for _ in range(answered):
+            slow.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b" 200 " in slow.recv(4096)
+        slow.sendall(b"GET /hea")
+        assert slow.recv(4096) == b""
 
 
 class Gate:
