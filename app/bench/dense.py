@@ -5,7 +5,8 @@ DReSD makes a key from the target's last state by z-norm, principal components a
 number of components, or leaves a norm out, and is measured as in the paper (table 2, figure 5): how
 much variance the components explain, whether the states nearest by the whole state are found, and
 the drafts that follow from it. Then the dense index alone and with the others, beside REST and
-CREST, all of the same texts (the paper's figures 6 and 7).
+CREST, all of the same texts (the paper's figures 6 and 7). Keys of the answer itself, which the
+product adds while it is written, are left out.
 """
 
 from __future__ import annotations

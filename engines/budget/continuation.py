@@ -10,6 +10,12 @@ chosen as usual. On recorded answers with an oracle that drafts two tokens, each
 Only leaves of models are continued: n-grams that continued each other changed the tokens per step
 by -0.2 to -0.7 %. The second round must earn its own time: each drafter has a backoff for it, based
 on what it adds to the value of the whole draft.
+
+The dense index has no key there, as the state after a drafted token is unknown. Keys of the true
+states would add .3 % to the tokens per step at n-grams' leaves, and 1 to 3 % to what n-grams add at
+leaves of a model that is right with 0.8 (SmolLM2-135M and Qwen2.5-Coder-1.5B, 8 and 16 rows); keys
+predicted by a linear map from the last key and each token, whose cosine with the true one is .72
+after two tokens, 0 to 2 %, 1 % on average, so none are made.
 """
 
 from __future__ import annotations
