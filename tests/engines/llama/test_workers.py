@@ -296,9 +296,11 @@ needs_rpc = pytest.mark.skipif(not has_rpc(), reason="this llama.cpp has no RPC"
 
 @needs_rpc
 def test_layers_are_spread_and_the_text_is_the_same(
-    workers: list[RealWorker], caplog: pytest.LogCaptureFixture
+    workers: list[RealWorker], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With the same kernel for attention, which a model on this machine alone chooses by width."""
     path = real_model("SmolLM2*")
+    monkeypatch.setattr("engines.llama.context.MIN_PLAIN_WIDTH", 1 << 16)
     caplog.set_level(logging.DEBUG, "specchat.llama")
     spread = load(path, context_length=512, workers=",".join(one.address for one in workers))
     sizes = re.findall(r"RPC\d+\S* model buffer size = +([\d.]+) MiB", caplog.text)
