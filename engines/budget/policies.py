@@ -7,9 +7,9 @@ per second. Every n is evaluated, since V has plateaus and dips.
 That is the best choice where the next steps are like this one, as along a copied text. The best
 where they are independent maximises τ(n) − λ·V(n + 1, L), λ being the long-run rate; but after a
 text that was copied fast it took no draft that was slower than λ, though still twice as fast as
-none, and whole answers were written without. The time of chats is the same with both, of code that
-an agent changes .87, of copied prose .88 to .95 (virtual time at the costs of SmolLM2-135M and
-Qwen2.5-Coder 1.5B).
+none, and whole answers were written without. Chats take the same time with both, code that an agent
+changes .87 and .92 of it, copied prose .94 and .88 (virtual time at the costs of SmolLM2-135M and
+of Qwen2.5-Coder 1.5B).
 
 Drafters that take next to no time, usually prompt lookup, are consulted at every step, since only
 they notice when an old text begins again. Any other is consulted while what it adds to their draft
