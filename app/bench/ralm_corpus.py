@@ -31,7 +31,7 @@ from app.indexing.passage_index import open_passages
 from app.locations import locate
 from datastores.errors import InputError
 from datastores.passages.chunks import Passage, split
-from datastores.passages.embeddings import Vectors
+from datastores.passages.embeddings import Encoding, Vectors
 from engines.ralm.knowledge_base import KnowledgeBase, Query, TextKnowledgeBase
 from engines.retrieval.bm25 import CONTENT_WEIGHT
 from engines.retrieval.protocol import ScoredPassage
@@ -84,11 +84,12 @@ class DenseKnowledgeBase:
 
     def encode(self, text: str, current: Passage | None) -> Query:
         """See `KnowledgeBase.encode`; no preference for `current`."""
-        return Query(text, self._vector(" ".join(informative_words(text))))
+        vector = self._vector(" ".join(informative_words(text)))
+        return Query(text, Encoding(vector, np.empty((0, WIDTH), np.float32)))
 
     def search(self, queries: Sequence[Query], limit: int) -> list[list[ScoredPassage]]:
         """See `KnowledgeBase.search`."""
-        vectors = np.stack([query.vector for query in queries if query.vector is not None])
+        vectors = np.stack([query.encoding.vector for query in queries if query.encoding])
         return [
             [ScoredPassage(passage(self._passages, number), score) for number, score in ranked]
             for ranked in self._index.search(vectors, limit)
@@ -96,8 +97,8 @@ class DenseKnowledgeBase:
 
     def score(self, query: Query, passages: Sequence[Passage]) -> list[float]:
         """See `KnowledgeBase.score`."""
-        assert query.vector is not None
-        return self._index.score(query.vector, [one.id for one in passages])
+        assert query.encoding is not None
+        return self._index.score(query.encoding.vector, [one.id for one in passages])
 
     def _vector(self, text: str) -> Vectors:
         rarest = max(self._rarity.values())

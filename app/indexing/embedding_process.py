@@ -113,9 +113,9 @@ def embed(
     last, size = b"", 1
     while batch := stored.unembedded(last, size):
         started = perf_counter()
-        vectors = model.encode_passages([one.text for one in batch])
+        encodings = model.encode_passages([one.text for one in batch])
         last, seconds = batch[-1].digest, perf_counter() - started
-        stored.add(embedder, [one.digest for one in batch], vectors)
+        stored.add(embedder, [one.digest for one in batch], encodings)
         done += len(batch)
         yield EmbeddingProgress(min(done, total), total)
         if seconds < BATCH_S / 2:
@@ -131,7 +131,7 @@ def _embedder(stored: StoredVectors, model: EmbeddingModel) -> Embedder:
     known = stored.embedder
     if known is not None and known.fingerprint == model.fingerprint:
         return replace(known, path=str(model.path))
-    return Embedder(model.fingerprint, str(model.path), model.width, compare_unrelated(model))
+    return Embedder(model.fingerprint, str(model.path), model.width, *compare_unrelated(model))
 
 
 class EmbeddingProcess:

@@ -1,11 +1,15 @@
 """Stored vectors of passages, of one embedding model at a time.
 
-A vector belongs to the digest of a chunk, so that a changed text keeps the vectors of its unchanged
+Vectors belong to the digest of a chunk, so that a changed text keeps those of its unchanged
 chunks. Removing a text erases its vectors. Vectors of another model are dropped, never mixed.
+
+Of a token's state one bit per dimension is kept, its sign: 48 bytes at a width of 384. With exact
+states as many questions find their passage (.48 of 521 first and .68 among three both ways).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +22,8 @@ from datastores.passages.chunks import HEADING_SEPARATOR
 from datastores.passages.store import PassageStore
 
 Vectors = NDArray[np.float32]
+Signs = NDArray[np.uint8]
+"""The signs of token states [tokens, width], packed: uint8 [tokens, bytes], 1 for positive."""
 
 STORED = np.dtype("<f2")
 """Half precision, which changes an inner product by at most a thousandth."""
@@ -26,8 +32,21 @@ LOADED_AT_ONCE = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
+class Encoding:
+    """A text as an embedding model sees it.
+
+    Attributes:
+        vector: of the whole text, unit length, float32 [width].
+        states: of its tokens, unit length, float32 [tokens, width].
+    """
+
+    vector: Vectors
+    states: Vectors
+
+
+@dataclass(frozen=True, slots=True)
 class UnrelatedTexts:
-    """Mean and standard deviation of the inner products of unrelated texts."""
+    """Mean and standard deviation of a similarity of unrelated texts."""
 
     mean: float
     deviation: float
@@ -41,12 +60,15 @@ class Embedder:
         fingerprint: fingerprint of its weights.
         path: its file when the vectors were made.
         width: dimensions of the vectors.
+        unrelated: inner products of the vectors of unrelated texts.
+        unrelated_tokens: the same of their tokens (`engines.retrieval.late_interaction`).
     """
 
     fingerprint: str
     path: str
     width: int
     unrelated: UnrelatedTexts
+    unrelated_tokens: UnrelatedTexts
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +95,7 @@ class StoredVectors:
         """Store vectors of `embedder` from now on, and drop those of another model."""
         if self.embedder == embedder:
             return
-        scale = embedder.unrelated
+        whole, tokens = embedder.unrelated, embedder.unrelated_tokens
         with self._store.writing() as db:
             db.conn.execute(
                 "DELETE FROM vectors"
@@ -82,9 +104,11 @@ class StoredVectors:
             )
             db.conn.execute("DELETE FROM embedder")
             db.conn.execute(
-                "INSERT INTO embedder (fingerprint, path, width, mean, deviation)"
-                " VALUES (?, ?, ?, ?, ?)",
-                (embedder.fingerprint, embedder.path, embedder.width, scale.mean, scale.deviation),
+                "INSERT INTO embedder VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(embedder.fingerprint, embedder.path, embedder.width),
+                    *(whole.mean, whole.deviation, tokens.mean, tokens.deviation),
+                ),
             )
 
     def drop(self) -> None:
@@ -113,22 +137,24 @@ class StoredVectors:
             for row in self._store.rows(sql, (after, limit))
         ]
 
-    def add(self, embedder: Embedder, digests: Sequence[bytes], vectors: Vectors) -> None:
-        """Store a row of `vectors` [n, width] for each of `digests`.
+    def add(
+        self, embedder: Embedder, digests: Sequence[bytes], encodings: Sequence[Encoding]
+    ) -> None:
+        """Store one of `encodings` for each of `digests`.
 
         Passages that no longer exist are left out; so are all if the model is no longer bound.
         """
-        rows = vectors.astype(STORED)
         with self._store.writing() as db:
-            db.conn.executemany(
-                "INSERT OR IGNORE INTO vectors SELECT ?1, ?2"
-                " WHERE EXISTS (SELECT 1 FROM chunks WHERE digest = ?1)"
-                " AND EXISTS (SELECT 1 FROM embedder WHERE fingerprint = ?3)",
-                (
-                    (digest, row.tobytes(), embedder.fingerprint)
-                    for digest, row in zip(digests, rows, strict=True)
-                ),
-            )
+            for digest, one in zip(digests, encodings, strict=True):
+                added = db.conn.execute(
+                    "INSERT OR IGNORE INTO vectors SELECT ?1, ?2"
+                    " WHERE EXISTS (SELECT 1 FROM chunks WHERE digest = ?1)"
+                    " AND EXISTS (SELECT 1 FROM embedder WHERE fingerprint = ?3)",
+                    (digest, one.vector.astype(STORED).tobytes(), embedder.fingerprint),
+                )
+                if added.rowcount:
+                    signs = signs_of(one.states).tobytes()
+                    db.conn.execute("INSERT INTO tokens VALUES (?, ?)", (digest, signs))
 
     def load(self, embedder: Embedder) -> tuple[NDArray[np.int64], Vectors]:
         """The ids of passages with a vector, ascending, and the vectors [n, width].
@@ -163,15 +189,40 @@ class StoredVectors:
 
     def _unpacked(self, vectors: Sequence[bytes], width: int) -> NDArray[np.float16]:
         if any(len(vector) != width * STORED.itemsize for vector in vectors):
-            raise StoreError(
-                f"{self._store.path}: a vector is not of {width} dimensions:"
-                " delete the file; it will be rebuilt"
-            )
+            raise self._damaged(width)
         return np.frombuffer(b"".join(vectors), STORED).reshape(len(vectors), width)
+
+    def _damaged(self, width: int) -> StoreError:
+        return StoreError(
+            f"{self._store.path}: a vector is not of {width} dimensions:"
+            " delete the file; it will be rebuilt"
+        )
+
+    def load_tokens(self, embedder: Embedder, ids: Sequence[int]) -> dict[int, Signs]:
+        """Id → signs of the token states, for those of the passages `ids` that are embedded.
+
+        Raises:
+            StoreError: they are not of the model's width.
+        """
+        sql = """
+            SELECT id, signs FROM chunks JOIN tokens USING (digest)
+            WHERE id IN (SELECT value FROM json_each(?))
+            AND EXISTS (SELECT 1 FROM embedder WHERE fingerprint = ?)
+        """
+        rows = self._store.rows(sql, (json.dumps(list(ids)), embedder.fingerprint))
+        size = -(-embedder.width // 8)
+        if any(len(row["signs"]) % size for row in rows):
+            raise self._damaged(embedder.width)
+        return {row["id"]: np.frombuffer(row["signs"], np.uint8).reshape(-1, size) for row in rows}
 
     def version(self) -> int:
         """A value that changes whenever another connection changes the store."""
         return int(self._store.rows("PRAGMA data_version")[0]["data_version"])
+
+
+def signs_of(states: Vectors) -> Signs:
+    """The signs of `states` [tokens, width], packed."""
+    return np.packbits(states > 0, axis=1)
 
 
 def _embedded_text(heading: str, content: str) -> str:
@@ -180,5 +231,6 @@ def _embedded_text(heading: str, content: str) -> str:
 
 
 def _embedder(row: Mapping[str, Any]) -> Embedder:
-    scale = UnrelatedTexts(row["mean"], row["deviation"])
-    return Embedder(row["fingerprint"], row["path"], row["width"], scale)
+    whole = UnrelatedTexts(row["mean"], row["deviation"])
+    tokens = UnrelatedTexts(row["token_mean"], row["token_deviation"])
+    return Embedder(row["fingerprint"], row["path"], row["width"], whole, tokens)

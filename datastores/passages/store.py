@@ -27,7 +27,8 @@ TOKENIZER = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
 
 def _passages(db: Database) -> None:
     # `vectors` are by chunk digest and of the model in `embedder`, for which `mean` and `deviation`
-    # describe inner products of unrelated texts (`embeddings`).
+    # describe inner products of unrelated texts, `token_mean` and `token_deviation` those of their
+    # tokens (`embeddings`). `tokens` has its own table: rows of vectors alone load quickly.
     db.executescript(
         f"""
         CREATE TABLE texts (key BLOB PRIMARY KEY, name TEXT NOT NULL DEFAULT '') WITHOUT ROWID;
@@ -59,9 +60,15 @@ def _passages(db: Database) -> None:
             path TEXT NOT NULL,
             width INTEGER NOT NULL,
             mean REAL NOT NULL DEFAULT 0,
-            deviation REAL NOT NULL DEFAULT 0
+            deviation REAL NOT NULL DEFAULT 0,
+            token_mean REAL NOT NULL DEFAULT 0,
+            token_deviation REAL NOT NULL DEFAULT 0
         ) WITHOUT ROWID;
         CREATE TABLE vectors (digest BLOB PRIMARY KEY, vector BLOB NOT NULL);
+        CREATE TABLE tokens (digest BLOB PRIMARY KEY, signs BLOB NOT NULL);
+        CREATE TRIGGER tokens_removed AFTER DELETE ON vectors BEGIN
+            DELETE FROM tokens WHERE digest = old.digest;
+        END;
         CREATE TRIGGER vectors_removed AFTER DELETE ON chunks
         WHEN NOT EXISTS (SELECT 1 FROM chunks WHERE digest = old.digest) BEGIN
             DELETE FROM vectors WHERE digest = old.digest;
@@ -71,7 +78,7 @@ def _passages(db: Database) -> None:
     )
 
 
-SCHEMA = Schema(8, _passages, lasting=frozenset({"texts", "chunks"}), cache=True)
+SCHEMA = Schema(9, _passages, lasting=frozenset({"texts", "chunks"}), cache=True)
 
 
 class PassageStore:

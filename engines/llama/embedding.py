@@ -1,8 +1,13 @@
-"""An embedding model: one unit vector for each text, with the prefixes that some models expect."""
+"""An embedding model: unit vectors of texts and of their tokens, with the prefixes that some models
+expect.
+
+llama.cpp is asked for the states of all tokens, and they are pooled here, since it outputs either
+the one or the other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -11,6 +16,7 @@ import numpy as np
 from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
+from datastores.passages.embeddings import Encoding
 from datastores.pauses import pause_here
 from engines.fingerprint import fingerprint
 from engines.llama import native
@@ -61,13 +67,11 @@ class EmbeddingModel:
         *,
         probe_cache: Path | None = None,
         threads: int = 0,
-        pooling: int = lib.LLAMA_POOLING_TYPE_UNSPECIFIED,
         pausable: bool = False,
     ) -> None:
         """Args:
             probe_cache: as for `engines.llama.model.load`.
             threads: 0 for one per physical core.
-            pooling: how states become a vector, a LLAMA_POOLING_TYPE_…; the model's own by default.
             pausable: whether a pass pauses in `datastores.pauses`. Not beside other threads, since
                 it takes the interpreter lock between any two operations of the model.
 
@@ -81,8 +85,9 @@ class EmbeddingModel:
         self.fingerprint = fingerprint(path)
         self._threads = threads or default_threads()
         self._weights, self._context = open_fitting(
-            path, None, lambda weights: (weights, _open(weights, self._threads, pooling))
+            path, None, lambda weights: (weights, _open(weights, self._threads))
         )
+        self._pooling = _pooling(self._weights)
         if pausable:
             lib.llama_set_abort_callback(self._context, _PAUSE, None)
         self.width = self._weights.width
@@ -102,36 +107,36 @@ class EmbeddingModel:
         Raises:
             ModelError: the model cannot evaluate a text.
         """
-        return self._encode(texts)
+        vectors = [one.vector for one in self._encode(texts)]
+        return np.array(vectors, np.float32).reshape(len(texts), self.width)
 
     def count(self, text: str) -> int:
         """Number of tokens of `text`, those that begin and end it included."""
         return len(self._vocabulary.encode(text, ends=True))
 
-    def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """Unit vectors, float32 [texts, width], of queries.
+    def encode_queries(self, texts: Sequence[str]) -> list[Encoding]:
+        """Encodings of queries.
 
         Raises:
             ModelError: the model cannot evaluate a text.
         """
         return self._encode([self._query_prefix + text for text in texts])
 
-    def encode_passages(self, texts: Sequence[str]) -> Floats:
-        """Unit vectors, float32 [texts, width], of passages; of a long one, its beginning.
+    def encode_passages(self, texts: Sequence[str]) -> list[Encoding]:
+        """Encodings of passages; of a long one, of its beginning.
 
         Raises:
             ModelError: the model cannot evaluate a text.
         """
         return self._encode([self._passage_prefix + text for text in texts])
 
-    def _encode(self, texts: Sequence[str]) -> Floats:
+    def _encode(self, texts: Sequence[str]) -> list[Encoding]:
         tokens = [self._tokenize(text) for text in texts]
         with self._lock:
             passes = split_into_passes(tokens, MAX_TEXTS)
-            vectors = [vector for part in passes for vector in self._evaluate(part)]
-        return np.array(vectors, np.float32).reshape(len(texts), self.width)
+            return [one for part in passes for one in self._evaluate(part)]
 
-    def _evaluate(self, texts: Sequence[list[int]]) -> Iterator[Floats]:
+    def _evaluate(self, texts: Sequence[list[int]]) -> Iterator[Encoding]:
         self._batch.fill(texts)
         if self._memory:
             lib.llama_memory_clear(self._memory, True)
@@ -139,13 +144,16 @@ class EmbeddingModel:
         threads = 1 if small and not self._weights.on_device else self._threads
         native.set_threads(self._context, threads, threads)
         evaluate(self._context, self._batch, self.path)
-        for sequence in range(len(texts)):
-            pooled = lib.llama_get_embeddings_seq(self._context, sequence)
-            vector = np.ctypeslib.as_array(pooled, (self.width,)).astype(np.float32)
-            length = float(np.linalg.norm(vector))
-            if not 0.0 < length < np.inf:
+        rows = (self._batch.struct.n_tokens, self.width)
+        states = np.ctypeslib.as_array(lib.llama_get_embeddings(self._context), rows).copy()
+        last = 0
+        for tokens in texts:
+            first, last = last, last + len(tokens)
+            vector, here = self._pooling(states[first:last]), states[first:last]
+            lengths = np.linalg.norm([vector, *here], axis=1)
+            if not (lengths > 0).all() or not np.isfinite(lengths).all():
                 raise ModelError(f"{self.path} gives no vector for a text: choose another model")
-            yield vector / np.float32(length)
+            yield Encoding(vector / lengths[0], here / lengths[1:, None])
 
     def _tokenize(self, text: str) -> list[int]:
         """Token ids, with those that begin and end a text; a long text keeps its last one."""
@@ -164,16 +172,25 @@ _PAUSE = lib.ggml_abort_callback(_paused)
 """Referenced here because llama.cpp stores only the bare pointer."""
 
 
-def _open(weights: Weights, threads: int, pooling: int) -> Any:
-    """A context that pools the states of each text."""
+def _open(weights: Weights, threads: int) -> Any:
+    """A context that outputs the states of all tokens."""
     parameters = context_parameters(MICRO_BATCH, MICRO_BATCH, MAX_TEXTS, threads, 0)
-    parameters.pooling_type = pooling
-    handle = open_context(weights, parameters)
-    kind = lib.llama_pooling_type(handle)
-    if kind == lib.LLAMA_POOLING_TYPE_NONE:
-        return _open(weights, threads, lib.LLAMA_POOLING_TYPE_MEAN)
+    return open_context(weights, parameters)
+
+
+def _pooling(weights: Weights) -> Callable[[Floats], Floats]:
+    """How the states [tokens, width] of a text become its vector [width].
+
+    Raises:
+        ModelError: the model ranks texts.
+    """
+    kind = int(weights.metadata(f"{weights.metadata('general.architecture')}.pooling_type") or 0)
     if kind == lib.LLAMA_POOLING_TYPE_RANK:
         raise ModelError(
             f"{weights.path} ranks texts instead of embedding them: choose another model"
         )
-    return handle
+    if kind == lib.LLAMA_POOLING_TYPE_CLS:
+        return lambda states: states[0]
+    if kind == lib.LLAMA_POOLING_TYPE_LAST:
+        return lambda states: states[-1]
+    return lambda states: states.mean(axis=0)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from datastores.passages.embeddings import UnrelatedTexts
+from datastores.passages.embeddings import Encoding, UnrelatedTexts, signs_of
 from engines.llama.embedding import EmbeddingModel
+from engines.retrieval.late_interaction import AskedTokens
+from engines.target import Floats
 
 MIN_DEVIATION = 1e-3
 """Keeps the scale finite for a model that finds all texts equally similar."""
@@ -58,13 +60,26 @@ The program reads one kind of media file and writes another.
 QUESTIONS, ANSWERS = _TEXTS[::2], _TEXTS[1::2]
 
 
-def compare_unrelated(model: EmbeddingModel) -> UnrelatedTexts:
-    """Compare the texts, which takes up to a second with a small model.
+def compare_unrelated(model: EmbeddingModel) -> tuple[UnrelatedTexts, UnrelatedTexts]:
+    """Compare the vectors and the tokens of the texts, which takes up to a second with a small
+    model.
 
     Raises:
         ModelError: the model cannot evaluate them.
     """
-    products = model.encode_queries(QUESTIONS) @ model.encode_passages(ANSWERS).T
-    unrelated = products[~np.eye(len(products), dtype=bool)]
+    asked, said = model.encode_queries(QUESTIONS), model.encode_passages(ANSWERS)
+    products = np.array([one.vector for one in asked]) @ np.array([one.vector for one in said]).T
+    signs = [signs_of(one.states) for one in said]
+    matches = [[tokens.similarity(one) for one in signs] for tokens in map(_tokens, asked)]
+    return _unrelated(products), _unrelated(np.array(matches, np.float32))
+
+
+def _tokens(question: Encoding) -> AskedTokens:
+    return AskedTokens(question.states)
+
+
+def _unrelated(similarities: Floats) -> UnrelatedTexts:
+    """Of the similarities [questions, answers], those of a question and another's answer."""
+    unrelated = similarities[~np.eye(len(similarities), dtype=bool)]
     deviation = max(float(unrelated.std()), MIN_DEVIATION)
     return UnrelatedTexts(float(unrelated.mean()), deviation)

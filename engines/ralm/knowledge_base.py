@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from datastores.passages.chunks import Chunk, Passage
+from datastores.passages.embeddings import Encoding
 from engines.retrieval.bm25 import Bm25Retriever
 from engines.retrieval.dense import DenseRetriever
 from engines.retrieval.excerpts import ParsedChunk, parse_chunks
@@ -18,7 +19,6 @@ from engines.retrieval.protocol import Retriever, ScoredPassage
 from engines.retrieval.reranking import Reranker
 from engines.retrieval.spellings import respelled
 from engines.retrieval.translations import Translations
-from engines.target import Floats
 
 NO_MATCH = float("-inf")
 """The score of a passage that does not match the query at all."""
@@ -35,12 +35,12 @@ class Query:
     """The last words of the answer.
 
     Attributes:
-        vector: their encoding, float32 [width]; None if the base needs none.
+        encoding: their encoding; None if the base needs none.
         current: the passage that the words before the next ones were written under.
     """
 
     text: str
-    vector: Floats | None = None
+    encoding: Encoding | None = None
     current: Passage | None = None
 
 
@@ -74,7 +74,7 @@ class TextKnowledgeBase:
         self._retriever = retriever
 
     def encode(self, text: str, current: Passage | None) -> Query:
-        """See `KnowledgeBase.encode`; no vector, and no preference for `current`."""
+        """See `KnowledgeBase.encode`; no encoding, and no preference for `current`."""
         return Query(text)
 
     def search(self, queries: Sequence[Query], limit: int) -> list[list[ScoredPassage]]:
@@ -147,7 +147,7 @@ class RankedKnowledgeBase:
             query.text,
             self._texts,
             dense=self._dense,
-            vector=query.vector,
+            encoding=query.encoding,
             parse=parser.parse,
         )
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 
 from datastores.passages.chunks import Passage
-from datastores.passages.embeddings import Embedder, StoredVectors, Vectors
+from datastores.passages.embeddings import Embedder, Encoding, StoredVectors, Vectors
 from datastores.passages.store import PassageStore
+from engines.retrieval.late_interaction import AskedTokens
 from engines.retrieval.protocol import ScoredPassage
 from engines.retrieval.vectors import VectorIndex
 
-Encode = Callable[[Sequence[str]], Vectors]
-"""Queries → unit vectors, float32 [queries, width]."""
+Encode = Callable[[Sequence[str]], Sequence[Encoding]]
+"""Encodes queries."""
 MISSING = float("-inf")
 """The score of a passage that has no vector."""
 
@@ -65,7 +66,7 @@ class DenseRetriever:
 
     def search(self, queries: Sequence[str], limit: int) -> list[list[ScoredPassage]]:
         """For each query the nearest `limit` passages, ties by id; all if it is -1."""
-        return self.search_vectors(self.encode(queries), limit)
+        return self.search_vectors(self._vectors(queries), limit)
 
     def search_vectors(self, queries: Vectors, limit: int) -> list[list[ScoredPassage]]:
         """Like `search`, for encoded queries [n, width]."""
@@ -88,13 +89,25 @@ class DenseRetriever:
 
     def score(self, queries: Sequence[str], passages: Sequence[int]) -> list[list[float]]:
         """For each query the score of each of `passages` (ids); `MISSING` without a vector."""
-        return [self.score_vector(vector, passages) for vector in self.encode(queries)]
+        return [self.score_vector(vector, passages) for vector in self._vectors(queries)]
 
     def score_vector(self, query: Vectors, passages: Sequence[int]) -> list[float]:
         """Like `score`, for one encoded query [width]."""
         known = [number for number in passages if number in self._ids]
         scores = dict(zip(known, self._index.score(query, known), strict=True))
         return [scores.get(number, MISSING) for number in passages]
+
+    def score_tokens(self, query: AskedTokens, passages: Sequence[int]) -> list[float]:
+        """The similarity to `query` of the tokens of each of `passages` (ids); `MISSING` without
+        a vector."""
+        signs = self._stored.load_tokens(self.embedder, passages)
+        return [
+            query.similarity(signs[number]) if number in signs else MISSING for number in passages
+        ]
+
+    def _vectors(self, queries: Sequence[str]) -> Vectors:
+        vectors = [one.vector for one in self.encode(queries)]
+        return np.array(vectors, np.float32).reshape(len(vectors), self.embedder.width)
 
     def close(self) -> None:
         """Close the store's connection."""

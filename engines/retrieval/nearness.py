@@ -1,4 +1,5 @@
-"""Embedding similarity of passages to a question, relative to what chance gives.
+"""Embedding similarity of passages to a question, relative to what chance gives: of whole passages,
+and of their tokens.
 
 The mean similarity of unrelated texts differs between models: .03 for one, .7 for another. Inner
 products are therefore measured in standard deviations above the mean of unrelated texts, less the
@@ -13,8 +14,9 @@ from collections.abc import Collection, Sequence
 from math import log
 
 from datastores.passages.chunks import Passage
-from datastores.passages.embeddings import Vectors
+from datastores.passages.embeddings import Encoding, UnrelatedTexts
 from engines.retrieval.dense import MISSING, DenseRetriever
+from engines.retrieval.late_interaction import AskedTokens
 
 CHANCE, GROWTH, FEW = 1.0, 0.3, 3
 """Expected best similarity of up to `FEW` unrelated passages in standard deviations, and its growth
@@ -36,18 +38,18 @@ class Nearness:
     def __init__(
         self,
         retriever: DenseRetriever,
-        question: Vectors,
+        question: Encoding,
         searched: int,
         texts: Collection[bytes] | None = None,
     ) -> None:
         """Args:
-        question: encoded, float32 [width].
         searched: number of passages searched.
         texts: keys of the texts to search; None for all.
         """
         self._retriever = retriever
         self._texts = texts
-        self._question = question
+        self._question = question.vector
+        self._tokens = AskedTokens(question.states)
         self._by_chance = CHANCE + GROWTH * growth_of(searched)
 
     def nearest(self, count: int) -> list[Passage]:
@@ -59,8 +61,17 @@ class Nearness:
 
     def beyond_chance(self, passages: Sequence[int]) -> dict[int, float]:
         """Id → standard deviations beyond chance, for those of `passages` that have a vector."""
-        scale = self._retriever.embedder.unrelated
         scores = self._retriever.score_vector(self._question, passages)
+        return self._beyond(passages, scores, self._retriever.embedder.unrelated)
+
+    def tokens_beyond_chance(self, passages: Sequence[int]) -> dict[int, float]:
+        """The same by late interaction of their tokens."""
+        scores = self._retriever.score_tokens(self._tokens, passages)
+        return self._beyond(passages, scores, self._retriever.embedder.unrelated_tokens)
+
+    def _beyond(
+        self, passages: Sequence[int], scores: Sequence[float], scale: UnrelatedTexts
+    ) -> dict[int, float]:
         return {
             number: (score - scale.mean) / scale.deviation - self._by_chance
             for number, score in zip(passages, scores, strict=True)

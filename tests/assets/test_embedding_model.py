@@ -10,8 +10,10 @@ import pytest
 
 from app.models.discovery import embedded_embedding_model
 from assets.recipe.embedding_model import main
+from datastores.passages.embeddings import signs_of
 from engines.llama.embedding import EmbeddingModel
 from engines.llama.unrelated_texts import ANSWERS, QUESTIONS, compare_unrelated
+from engines.retrieval.late_interaction import AskedTokens
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "walrus", "##es", "sleep", "eat", "fish")
 TEXTS = ("walruses sleep", "eat fish", "sleep", "walrus eat fish")
@@ -37,19 +39,28 @@ def test_a_converted_model_gives_the_same_vectors(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}}))
     main([str(tmp_path), str(tmp_path / "model.gguf"), "--name", "tiny"])
     found = EmbeddingModel(tmp_path / "model.gguf", threads=1).encode_passages(TEXTS)
-    for text, vector in zip(TEXTS, found, strict=True):
+    for text, encoding in zip(TEXTS, found, strict=True):
         pieces = text.replace("walruses", "walrus ##es").split()
         ids = torch.tensor([[vocabulary[piece] for piece in ("[CLS]", *pieces, "[SEP]")]])
         with torch.no_grad():
-            wanted = original(ids).last_hidden_state[0].mean(0).numpy()
-        assert vector @ wanted / np.linalg.norm(wanted) == pytest.approx(1, abs=2e-3)
+            states = original(ids).last_hidden_state[0].numpy()
+        wanted = np.array([states.mean(0), *states])
+        wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+        given = np.array([encoding.vector, *encoding.states])
+        assert (given * wanted).sum(axis=1) == pytest.approx(np.ones(len(wanted)), abs=2e-3)
 
 
 def test_the_shipped_one_finds_answers_that_share_no_words() -> None:
     model = EmbeddingModel(embedded_embedding_model(), threads=2)
-    scale = compare_unrelated(model)
-    products = model.encode_queries(QUESTIONS) @ model.encode_passages(ANSWERS).T
+    scale, of_tokens = compare_unrelated(model)
+    asked, said = model.encode_queries(QUESTIONS), model.encode_passages(ANSWERS)
+    products = np.array([one.vector for one in asked]) @ np.array([one.vector for one in said]).T
     beyond = (np.diag(products) - scale.mean) / scale.deviation
     assert np.median(beyond) > 4
     first = products.argmax(axis=1) == np.arange(len(QUESTIONS))
     assert first.mean() >= 0.9
+    own = [
+        AskedTokens(question.states).similarity(signs_of(answer.states))
+        for question, answer in zip(asked, said, strict=True)
+    ]
+    assert np.median((np.array(own) - of_tokens.mean) / of_tokens.deviation) > 3

@@ -201,9 +201,14 @@ def write_mamba(path: Path, vocabulary: TinyVocabulary) -> Path:
 
 
 def write_bert(
-    path: Path, vocabulary: TinyVocabulary, *, width: int = WIDTH, context: int = 64
+    path: Path,
+    vocabulary: TinyVocabulary,
+    *,
+    width: int = WIDTH,
+    context: int = 64,
+    pooling: PoolingType = PoolingType.MEAN,
 ) -> Path:
-    """An embedding model of one block, which attends both ways and takes the mean."""
+    """An embedding model of one block, which attends both ways."""
     writer = GGUFWriter(path, "bert")
     writer.add_block_count(1)
     writer.add_context_length(context)
@@ -212,7 +217,7 @@ def write_bert(
     writer.add_head_count(HEADS)
     writer.add_layer_norm_eps(1e-5)
     writer.add_causal_attention(False)
-    writer.add_pooling_type(PoolingType.MEAN)
+    writer.add_pooling_type(pooling)
     writer.add_token_type_count(1)
     write_vocabulary(writer, vocabulary)
     shapes: dict[str, Shape] = {

@@ -22,12 +22,13 @@ from datastores.chats.records import ASSISTANT, SYSTEM, USER
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
 from datastores.passages.chunks import Chunk
-from datastores.passages.embeddings import Embedder, UnrelatedTexts, Vectors
+from datastores.passages.embeddings import Embedder, Encoding, UnrelatedTexts, Vectors
 from datastores.passages.store import PassageStore
 from engines.chat_template.placement import Placer
 from engines.chat_template.prompt_builder import Content, Literal, Message
 from engines.chat_template.render_process import RenderProcess
 from engines.retrieval.dense import MISSING, DenseRetriever
+from engines.retrieval.late_interaction import AskedTokens
 from engines.retrieval.protocol import ScoredPassage
 from tests.app.scripted import scripted_engine
 from tests.engines.chat_template.test_template import PUBLIC
@@ -54,7 +55,8 @@ def put(imports: ImportedTexts, texts: Mapping[str, str]) -> None:
 class Similar:
     """A dense retriever with given similarities, in standard deviations of unrelated texts."""
 
-    embedder = Embedder("a fingerprint", "/models/embedder.gguf", 1, UnrelatedTexts(0.0, 1.0))
+    unrelated = UnrelatedTexts(0.0, 1.0)
+    embedder = Embedder("a fingerprint", "/models/embedder.gguf", 1, unrelated, unrelated)
 
     def __init__(self, library: Library, store: PassageStore, near: Mapping[str, float]) -> None:
         files = {key: library.places(key)[0].file for key in library.digests()}
@@ -62,8 +64,8 @@ class Similar:
         scored = [ScoredPassage(one, near.get(files[one.text], 0.0)) for one in found]
         self.found = sorted(scored, key=lambda one: -one.score)
 
-    def encode(self, queries: Sequence[str]) -> Vectors:
-        return np.ones((len(queries), 1), np.float32)
+    def encode(self, queries: Sequence[str]) -> list[Encoding]:
+        return [Encoding(np.ones(1, np.float32), np.empty((0, 1), np.float32)) for _ in queries]
 
     def search_vectors(self, queries: Vectors, limit: int) -> list[list[ScoredPassage]]:
         return [self.found[:limit] for _ in queries]
@@ -71,6 +73,9 @@ class Similar:
     def score_vector(self, query: Vectors, passages: Sequence[int]) -> list[float]:
         scores = {one.passage.id: one.score for one in self.found}
         return [scores.get(number, MISSING) for number in passages]
+
+    def score_tokens(self, query: AskedTokens, passages: Sequence[int]) -> list[float]:
+        return [MISSING for _ in passages]
 
 
 def leading(

@@ -242,9 +242,9 @@ def test_a_pass_pauses_while_somebody_waits(file: Path) -> None:
     pause_with(lambda: pauses.append(1))
     try:
         texts = ["walrus keeps telescopes"]
-        plain = EmbeddingModel(file, threads=1).encode_passages(texts)
+        plain = EmbeddingModel(file, threads=1).encode(texts)
         assert not pauses
-        pausable = EmbeddingModel(file, threads=1, pausable=True).encode_passages(texts)
+        pausable = EmbeddingModel(file, threads=1, pausable=True).encode(texts)
     finally:
         pause_with(lambda: None)
     assert len(pauses) > 10, "several times within one pass"

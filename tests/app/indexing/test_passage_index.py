@@ -22,10 +22,11 @@ from app.indexing.passage_index import (
 from app.locations import Locations
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
-from datastores.passages.embeddings import Embedder, UnrelatedTexts, Vectors
+from datastores.passages.embeddings import Embedder, Encoding, UnrelatedTexts, Vectors
 from datastores.passages.store import PassageStore
 from engines.retrieval import nearness, reranking
 from engines.retrieval.dense import MISSING, DenseRetriever
+from engines.retrieval.late_interaction import AskedTokens
 from engines.retrieval.protocol import ScoredPassage
 from tests.datastores.older import older_database
 
@@ -168,15 +169,16 @@ def test_nothing_is_made_where_nothing_was_searched(locations: Locations) -> Non
 class Nearest:
     """A dense retriever that finds the passages of these files, in this order, all very near."""
 
-    embedder = Embedder("a fingerprint", "/models/embedder.gguf", 1, UnrelatedTexts(0.0, 0.1))
+    unrelated = UnrelatedTexts(0.0, 0.1)
+    embedder = Embedder("a fingerprint", "/models/embedder.gguf", 1, unrelated, unrelated)
 
     def __init__(self, library: Library, passages: PassageStore, files: Sequence[str]) -> None:
         keys = {library.places(key)[0].file: key for key in library.digests()}
         found = passages.of_texts(keys[file] for file in files)
         self.found = [ScoredPassage(one, 1 - rank / 50) for rank, one in enumerate(found)]
 
-    def encode(self, queries: Sequence[str]) -> Vectors:
-        return np.ones((len(queries), 1), np.float32)
+    def encode(self, queries: Sequence[str]) -> list[Encoding]:
+        return [Encoding(np.ones(1, np.float32), np.empty((0, 1), np.float32)) for _ in queries]
 
     def search_vectors(self, queries: Vectors, limit: int) -> list[list[ScoredPassage]]:
         return [self.found[: limit if limit >= 0 else None] for _ in queries]
@@ -184,6 +186,9 @@ class Nearest:
     def score_vector(self, query: Vectors, passages: Sequence[int]) -> list[float]:
         scores = {one.passage.id: one.score for one in self.found}
         return [scores.get(number, MISSING) for number in passages]
+
+    def score_tokens(self, query: AskedTokens, passages: Sequence[int]) -> list[float]:
+        return [MISSING for _ in passages]
 
 
 def hybrid(

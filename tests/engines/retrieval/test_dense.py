@@ -13,26 +13,42 @@ import pytest
 
 from datastores.errors import StoreError
 from datastores.passages.chunks import Chunk
-from datastores.passages.embeddings import STORED, Embedder, StoredVectors, UnrelatedTexts, Vectors
+from datastores.passages.embeddings import (
+    STORED,
+    Embedder,
+    Encoding,
+    StoredVectors,
+    UnrelatedTexts,
+    Vectors,
+    signs_of,
+)
 from datastores.passages.store import PassageStore
 from engines.retrieval import nearness
 from engines.retrieval.dense import MISSING, DenseRetriever
+from engines.retrieval.late_interaction import AskedTokens
 from engines.retrieval.nearness import Nearness
 
 WIDTH = 16
-UNRELATED = UnrelatedTexts(0.0, 0.1)
-MODEL = Embedder("a fingerprint", "/models/embedder.gguf", WIDTH, UNRELATED)
+UNRELATED, OF_TOKENS = UnrelatedTexts(0.0, 0.1), UnrelatedTexts(0.1, 0.05)
+MODEL = Embedder("a fingerprint", "/models/embedder.gguf", WIDTH, UNRELATED, OF_TOKENS)
 
 
-def encode(texts: Sequence[str]) -> Vectors:
-    """A unit vector drawn from the first word, near to others of the same first word."""
-    vectors = np.empty((len(texts), WIDTH), np.float32)
-    for row, text in enumerate(texts):
-        word, _, rest = text.partition(" ")
-        drawn = [np.random.default_rng(list(part.encode()) or [0]) for part in (word, rest)]
-        vectors[row] = drawn[0].standard_normal(WIDTH) + 0.3 * drawn[1].standard_normal(WIDTH)
-    unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+def encode(texts: Sequence[str]) -> list[Encoding]:
+    """A unit vector drawn from the first word, near to others of the same first word, and a state
+    for each word."""
+    return [Encoding(_vector(text), np.array([*map(_vector, text.split())])) for text in texts]
+
+
+def _vector(text: str) -> Vectors:
+    word, _, rest = text.partition(" ")
+    drawn = [np.random.default_rng(list(part.encode()) or [0]) for part in (word, rest)]
+    vector = drawn[0].standard_normal(WIDTH) + 0.3 * drawn[1].standard_normal(WIDTH)
+    unit: Vectors = (vector / np.linalg.norm(vector)).astype(np.float32)
     return unit
+
+
+def vectors_of(texts: Sequence[str]) -> Vectors:
+    return np.array([one.vector for one in encode(texts)])
 
 
 def key(number: int) -> bytes:
@@ -92,7 +108,8 @@ def test_a_vector_leaves_with_the_last_passage_it_stands_for(
 ) -> None:
     passages.add(b"copy", [(0, Chunk("", 9, 9, text(5)))])
     embed(stored)
-    raw = encode([text(5)])[0].astype(STORED).tobytes()
+    (encoding,) = encode([text(5)])
+    raw, signs = encoding.vector.astype(STORED).tobytes(), signs_of(encoding.states).tobytes()
 
     def files() -> bytes:
         return b"".join(file.read_bytes() for file in tmp_path.iterdir())
@@ -100,9 +117,11 @@ def test_a_vector_leaves_with_the_last_passage_it_stands_for(
     passages.remove([key(5)])
     assert stored.counts() == (60, 60)
     assert raw in files()
+    assert signs in files()
     passages.remove([b"copy"])
     assert stored.counts() == (59, 59)
     assert raw not in files()
+    assert signs not in files()
 
 
 def test_vectors_of_two_models_are_never_mixed(
@@ -110,9 +129,9 @@ def test_vectors_of_two_models_are_never_mixed(
 ) -> None:
     embed(stored)
     stored.bind(MODEL)
-    stored.bind(Embedder(MODEL.fingerprint, "/moved.gguf", WIDTH, UNRELATED))
+    stored.bind(Embedder(MODEL.fingerprint, "/moved.gguf", WIDTH, UNRELATED, OF_TOKENS))
     assert stored.counts() == (60, 60), "the same weights under another name"
-    other = Embedder("another", "/other.gguf", WIDTH, UNRELATED)
+    other = Embedder("another", "/other.gguf", WIDTH, UNRELATED, OF_TOKENS)
     stored.bind(other)
     assert stored.counts() == (0, 60)
     stored.add(MODEL, missing(stored, 2), encode(["a", "b"]))
@@ -132,9 +151,12 @@ def test_a_passage_that_was_removed_meanwhile_gets_no_vector(
 
 
 def test_vectors_of_another_width_are_refused(stored: StoredVectors) -> None:
-    stored.add(MODEL, missing(stored, 1), np.ones((1, WIDTH + 1), np.float32))
-    with pytest.raises(StoreError, match="a vector is not of 16 dimensions"):
-        stored.load(MODEL)
+    wide = np.ones((1, WIDTH + 1), np.float32)
+    stored.add(MODEL, missing(stored, 1), [Encoding(wide[0], wide)])
+    ids = [one["id"] for one in stored._store.rows("SELECT id FROM chunks")]
+    for load in (lambda: stored.load(MODEL), lambda: stored.load_tokens(MODEL, ids)):
+        with pytest.raises(StoreError, match="a vector is not of 16 dimensions"):
+            load()
 
 
 @pytest.mark.parametrize("approximate", [False, True])
@@ -146,8 +168,8 @@ def test_both_retrievers_rank_by_inner_product(
         searched.update()
         queries = [text(4), "word3 unheard of"]
         for query, ranked in zip(queries, searched.search(queries, 5), strict=True):
-            vectors = encode([text(number) for number in range(60)]).astype(STORED)
-            scores = vectors.astype(np.float64) @ encode([query])[0]
+            vectors = vectors_of([text(number) for number in range(60)]).astype(STORED)
+            scores = vectors.astype(np.float64) @ vectors_of([query])[0]
             best = sorted(scores, reverse=True)[:5]
             assert [one.score for one in ranked] == pytest.approx(best, abs=1e-6)
             ids = [one.passage.id for one in ranked]
@@ -166,7 +188,7 @@ def test_it_follows_the_store(
     retriever.update()
     assert len(retriever) == 60
     assert retriever.search(["zebra crossing"], 1)[0][0].passage.text == b"new"
-    (query,) = retriever.encode(["zebra crossing"])
+    (query,) = vectors_of(["zebra crossing"])
     texts = {b"new", key(10)}
     assert len(retriever.nearest_of(query, texts, 9)) == 2
     passages.remove([b"new"])
@@ -204,7 +226,7 @@ def test_the_nearest_of_some_texts_are_those_among_all(
     texts = {key(number) for number in range(0, 60, 3)} | {b"not here"}
     ranked = [one.passage for one in retriever.search(["word1 page 1"], -1)[0]]
     among = [one for one in ranked if one.text in texts]
-    (query,) = retriever.encode(["word1 page 1"])
+    (query,) = vectors_of(["word1 page 1"])
     assert retriever.nearest_of(query, texts, 5) == among[:5]
     assert retriever.nearest_of(query, texts, 99) == among
     assert retriever.nearest_of(query, {b"not here"}, 5) == []
@@ -214,7 +236,7 @@ def test_nearness_is_counted_in_deviations_beyond_chance(
     passages: PassageStore, stored: StoredVectors, retriever: DenseRetriever
 ) -> None:
     (query,), everything = retriever.encode(["word1 page 1"]), 60
-    nearest, second = retriever.search_vectors(query[None], 2)[0]
+    nearest, second = retriever.search_vectors(query.vector[None], 2)[0]
     asked = [nearest.passage.id, second.passage.id]
     found = Nearness(retriever, query, everything)
     assert [one.id for one in found.nearest(2)] == asked
@@ -233,3 +255,26 @@ def test_nearness_is_counted_in_deviations_beyond_chance(
     retriever.embedder = unlike
     scaled = Nearness(retriever, query, 1).beyond_chance(asked)
     assert scaled[asked[0]] == pytest.approx((nearest.score - 0.7) / 0.02 - 1)
+
+
+def test_late_interaction_takes_the_best_match_of_each_token(
+    passages: PassageStore, stored: StoredVectors, retriever: DenseRetriever
+) -> None:
+    (query,) = encode(["word3 page word5 lighthouse"])
+    ids = passages.ids_of(key(number) for number in range(60))
+    scores = retriever.score_tokens(AskedTokens(query.states), [*ids, -5])
+    assert scores[-1] == MISSING
+    for one, score in zip(passages.passages(ids), scores, strict=False):
+        signs = np.where(encode([one.chunk.content])[0].states > 0, 1, -1) / WIDTH**0.5
+        exact = (query.states @ signs.T).max(axis=1).mean()
+        assert score == pytest.approx(exact, abs=1e-3)
+        assert retriever.score_tokens(AskedTokens(query.states), [one.id]) == [score]
+    found = Nearness(retriever, query, 1).tokens_beyond_chance([*ids, -5])
+    expected = {id: (score - 0.1) / 0.05 - 1 for id, score in zip(ids, scores, strict=False)}
+    assert found == pytest.approx(expected)
+
+
+def test_what_has_no_tokens_is_similar_to_nothing() -> None:
+    states = encode(["word3"])[0].states
+    assert AskedTokens(states).similarity(signs_of(states)[:0]) == 0.0
+    assert AskedTokens(states[:0]).similarity(signs_of(states)) == 0.0
