@@ -49,8 +49,8 @@ TOKENS_FILE = "tokens.db"
 CREST_FILE = "crest.db"
 LOCK_FILE = "work.lock"
 SUFFIX_SHARE = 4
-"""One in this many of the bytes are for the suffix index, the others for CREST. With half of them,
-or a third less, CREST drafts 0.1 % worse on code."""
+"""One in this many of the bytes are for the suffix index, the others for CREST, to which they make
+no difference: from 2.6 M tokens of code it drafts as well in 7.5 MB as in 11.3."""
 LOCK_TIMEOUT_S = 60.0
 """Time that deleting a text waits for a process that is indexing."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
-from math import exp, log, pow
+from math import exp, log
 
 from datastores.errors import SpecchatError, StoreError
 from datastores.suffix_reader import SuffixMatch, SuffixReader
@@ -25,8 +25,6 @@ SURE_MATCH_TOKENS = 16
 """Match length from which on no other places are looked up while the text follows it."""
 SHORTEST_SHARE = 0.5
 """Share of the longest match's length below which others do not count."""
-LENGTH_POWER = 3.0
-"""Weight of a place: this power of the length of its match. 1.5 and 6 are within 0.5 % of it."""
 LONGEST = 64
 """Most tokens drafted from a place."""
 MIN_PROBABILITY = 0.01
@@ -145,8 +143,9 @@ def _branch(
             heappush(heap, (-path * probability, parent, token, probability, depth + 1, members))
 
 
-def _weight(matches: Iterable[SuffixMatch]) -> float:
-    return sum([pow(match.length, LENGTH_POWER) for match in matches])
+def _weight(matches: Iterable[SuffixMatch]) -> int:
+    """The sum of the lengths; any power of them up to the sixth drafts as well."""
+    return sum([match.length for match in matches])
 
 
 _CONFIDENCES = [
