@@ -19,9 +19,8 @@ DIMENSIONS = 64
 """Principal components kept: DReSD's choice (table 2). With 32, 64, 96 and 128 of SmolLM2-135M's
 576 numbers, recall of the ten nearest states is .75, .83, .88 and .90, MRR (equation 4) .77, .83,
 .88 and .91, and the dense index alone gets 1.890, 1.902, 1.911 and 1.911 tokens per step at 8 rows
-on reworded tasks; without the z-norm .68, .70 and 1.876, without unit length .77,
-.79 and 1.893. Keys from layers 27, 22 and 15 of 30 instead of the last state get 1.894, 1.868 and
-1.823."""
+on reworded tasks; without the z-norm .68, .70 and 1.876, without unit length .77, .79 and 1.893.
+Keys from layers 27, 22 and 15 of 30 instead of the last state get 1.894, 1.868 and 1.823."""
 EPSILON = 1e-6
 """Added to variances and lengths, against division by 0."""
 RANGE = 4.0
