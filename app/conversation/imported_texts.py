@@ -59,7 +59,10 @@ MIN_MATERIAL = 300
 """Characters from which a message without code may answer later questions."""
 CODE = "```"
 MAX_STRIDE = 4
-"""Most strides generated before they are verified: the screen does not show them until then."""
+"""Most strides generated before they are verified: the screen does not show them until then.
+
+With 16, three answers of 64 tokens from 95 passages had a mean of 3.2 instead of 2.9 strides, 24
+tokens rolled back instead of none, and took 1.05 times the CPU seconds (SmolLM2)."""
 
 
 class ImportedTexts:
