@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Event as Flag
 
 from app.chat_settings import (
@@ -29,6 +30,7 @@ from app.conversation.imported_texts import ImportedTexts, fitting, with_notes
 from app.conversation.iterative import STRIDE_TOKENS, generate_iteratively
 from app.conversation.knn import encoded_states, generate_with_neighbours, searched_chats
 from app.conversation.knn_sources import SourceFinder
+from app.conversation.privacy import owner_of_answer
 from app.conversation.statistics import STATES_KEY, Statistics
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage
@@ -115,8 +117,9 @@ class AnswerModes:
             return self._generate_worded(engine, request, docs, statistics, stop)
         if passages and self.imports is not None and docs.mode == DOCS_ITERATIVE:
             generation = request.generation(engine.passage_form)
+            owner = partial(owner_of_answer, self.history.name, request.chat.id)
             return generate_iteratively(
-                engine, self.imports, generation, statistics, stop, docs.paths
+                engine, self.imports, generation, statistics, stop, docs.paths, owner
             )
         return generate(
             engine, request.generation(engine.passage_form, passages or ()), statistics, stop

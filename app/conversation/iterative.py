@@ -5,7 +5,7 @@ Makes the prompts and queries of such an answer; `engines.ralm` chooses the pass
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from threading import Event as Flag
@@ -22,6 +22,7 @@ from app.conversation.generation import (
 )
 from app.conversation.imported_texts import ImportedTexts, fitting, with_notes
 from app.conversation.statistics import Statistics
+from app.engine.draft_resources import Recorder, set_recording_owner
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage
 from datastores.passages.chunks import Passage
@@ -31,7 +32,7 @@ from engines.ralm.events import ConfirmedStride, RalmStatistics
 from engines.ralm.speculative import SpeculativeRalm
 from engines.ralm.stride_writer import RalmRequest, StrideWriter
 from engines.sampler import Sampling, make_sampler
-from engines.step import Step
+from engines.step import Context, Step
 
 QUERY_TOKENS = 32
 """Last tokens of question and answer that form a query (RaLMSpec, section 5.1)."""
@@ -44,6 +45,8 @@ in .37 ms each."""
 
 MakePrompt = Callable[[Passage | None], Sequence[int]]
 """The token ids of the prompt with a passage, or with none."""
+Owner = Callable[[Iterable[bytes]], str]
+"""Keys of documents → the owner of what is recorded with their passages in the prompt."""
 
 
 def generate_iteratively(
@@ -53,6 +56,7 @@ def generate_iteratively(
     statistics: Statistics,
     stop: Flag,
     import_paths: frozenset[str] = frozenset(),
+    owner: Owner = lambda documents: "",
 ) -> Generator[Event]:
     """Answer `request`, each stride of tokens from the best passage for it.
 
@@ -61,6 +65,7 @@ def generate_iteratively(
 
     Args:
         import_paths: the only imports that are searched; empty for all.
+        owner: of what is recorded, see `RunRecorder`.
     """
     limit, written = request.end.max_tokens, request.written
     with engine.busy:
@@ -79,13 +84,52 @@ def generate_iteratively(
         )
         stream, finish = TextStream(engine, written, request.end.stop, prompt), ""
         answer = IterativeAnswer(engine, imports, import_paths, statistics, stream)
+        recorder = RunRecorder(engine, owner, written)
         with closing(answer.strides(ralm)) as strides:
             for stride in strides:
+                recorder.observe(stride, ralm.prompt)
                 yield from answer.events(stride, ralm.prompt)
                 finish = stride.finish
         statistics.seconds = perf_counter() - started
         yield Retrieved(answer.passages)
         yield Finished(finish, statistics, request.sampling.seed)
+
+
+class RunRecorder:
+    """Records the confirmed steps of an answer for drafting, run by run.
+
+    A run is written under one passage: it belongs to the chat, to that passage's document, and to
+    those of the passages before, from which the answer so far is. Rolled-back steps are never seen.
+
+    Args:
+        owner: of what is given passages of some documents, by their keys.
+        written: tokens of the answer so far.
+    """
+
+    def __init__(self, engine: Engine, owner: Owner, written: Sequence[int]) -> None:
+        observers = (one for one in engine.observers if isinstance(one, Recorder))
+        self._recorders = [one for one in observers if one.owner is not None]
+        self._owner = owner
+        self._tokens = list(written)
+        self._documents = set[bytes]()
+
+    def observe(self, stride: ConfirmedStride, prompt: MakePrompt) -> None:
+        """Record the steps of a confirmed stride."""
+        for step in stride.steps:
+            if step.prefill:  # the passage is another one, or was read again
+                self._begin(step, stride.passage, prompt)
+            for recorder in self._recorders:
+                recorder.observe(step)
+            self._tokens += step.tokens
+
+    def _begin(self, step: Step, passage: Passage | None, prompt: MakePrompt) -> None:
+        before = prompt(passage)
+        if passage is not None and before != prompt(None):
+            self._documents.add(passage.text)
+        context = Context([*before, *self._tokens, *step.tokens], step.hidden[-1], 0.0)
+        set_recording_owner(self._recorders, self._owner(self._documents))
+        for recorder in self._recorders:
+            recorder.begin(context)
 
 
 class IterativeAnswer:

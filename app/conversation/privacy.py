@@ -115,12 +115,13 @@ class ChatIsolation:
             forget_answers(engine.drafters)
             engine.resources.ask_dense(lambda index: index.forget(owner))
             return
-        recorded = owner_of_answer(self._history, chat.id, documents)
         if engine.resources.dense is not None:
-            engine.resources.dense.keep(recorded, offered)
+            # All of the chat: parts of the answer may belong to some of the documents alone.
+            engine.resources.dense.keep(owner, offered)
         if engine.learns:
             questions = [message.content for message in thread if message.role == USER]
             question, topic = question_key(questions[-1]), question_key(questions[0])
+            recorded = owner_of_answer(self._history, chat.id, documents)
             details = AnswerDetails(recorded, chat.id, question, topic, offered)
             keep_answer(engine.observers, details)
 

@@ -195,7 +195,7 @@ def open_dense(resources: DraftResources, locations: Locations, target: Target) 
 
 
 @runtime_checkable
-class Recorder(Protocol):
+class Recorder(StepObserver, Protocol):
     """An observer that records answers under `owner`, or none for None."""
 
     owner: str | None
