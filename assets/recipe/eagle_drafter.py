@@ -61,7 +61,7 @@ BATCH_TOKENS = 2048
 RATE, WARM_STEPS = 1e-3, 20
 
 
-class Drafter(nn.Module):
+class EagleBlock(nn.Module):
     """An EAGLE-3 drafter, with llama.cpp's `eagle3` graph (`src/models/eagle3.cpp`).
 
     Its heads share no keys and values: a token is read through them alone, beside the state, and a
@@ -185,7 +185,7 @@ def draft_vocabulary(chats: Sequence[ReadChat], vocabulary: int) -> Tensor:
 
 
 def losses(
-    drafter: Drafter, target: TargetMatrices, chats: Sequence[ReadChat]
+    drafter: EagleBlock, target: TargetMatrices, chats: Sequence[ReadChat]
 ) -> tuple[Tensor, list[tuple[int, int]]]:
     """The weighted divergence over all depths, and (right, all) drafted tokens of each depth.
 
@@ -222,7 +222,11 @@ def losses(
 
 
 def train(
-    drafter: Drafter, target: TargetMatrices, chats: Sequence[ReadChat], seconds: float, seed: int
+    drafter: EagleBlock,
+    target: TargetMatrices,
+    chats: Sequence[ReadChat],
+    seconds: float,
+    seed: int,
 ) -> None:
     """Train for about `seconds`, with a learning rate that decays to zero."""
     rng, optimiser = Random(seed), torch.optim.AdamW(drafter.parameters(), RATE, betas=(0.9, 0.95))
@@ -249,7 +253,7 @@ def train(
 
 
 @torch.no_grad()
-def evaluate(drafter: Drafter, target: TargetMatrices, chats: Sequence[ReadChat]) -> list[float]:
+def evaluate(drafter: EagleBlock, target: TargetMatrices, chats: Sequence[ReadChat]) -> list[float]:
     """Of the drafted tokens at each depth after right ones, the share that is right."""
     totals = np.zeros((DEPTH, 2))
     for chat in chats:
@@ -264,7 +268,12 @@ def _shares(counts: Sequence[tuple[int, int]]) -> str:
 
 
 def export(
-    drafter: Drafter, drafted: Tensor, output: Tensor, layers: list[int], source: Path, path: Path
+    drafter: EagleBlock,
+    drafted: Tensor,
+    output: Tensor,
+    layers: list[int],
+    source: Path,
+    path: Path,
 ) -> None:
     """Write the drafter for the model in `source` to `path`, its matrices in Q8_0."""
     reader, shape, prefix = gguf.GGUFReader(source), drafter.shape, "blk.0."
@@ -346,7 +355,7 @@ def run_training(given: tuple[Path, Path, float], seed: int) -> None:
     drafted = draft_vocabulary(learned, len(embeddings))
     rows = source.weights.get("lm_head", embeddings)[drafted]
     matrices = TargetMatrices(embeddings, rows, drafted)
-    drafter, path = Drafter(source.shape), work / WEIGHTS
+    drafter, path = EagleBlock(source.shape), work / WEIGHTS
     if path.exists():
         drafter.load_state_dict(load_file(path))
     else:

@@ -14,7 +14,7 @@ from assets.recipe import eagle_data
 from assets.recipe.eagle_data import ReadChat, draw_answers, load_chats, read_layers, read_states
 from assets.recipe.eagle_drafter import (
     DEPTH,
-    Drafter,
+    EagleBlock,
     TargetMatrices,
     draft_vocabulary,
     evaluate,
@@ -63,9 +63,9 @@ def matrices(source: LlamaFile, chats: list[ReadChat]) -> TargetMatrices:
 
 
 @pytest.fixture
-def drafter(source: LlamaFile) -> Drafter:
+def drafter(source: LlamaFile) -> EagleBlock:
     torch.manual_seed(3)
-    drafter = Drafter(source.shape)
+    drafter = EagleBlock(source.shape)
     drafter.start_from(dict(source.weights), source.shape.layers)
     return drafter
 
@@ -89,7 +89,7 @@ def test_logits_follow_from_the_states(source: LlamaFile, chats: list[ReadChat])
 
 @torch.no_grad()
 def test_llama_cpp_runs_the_drafter_as_training_does(
-    work: Path, tmp_path: Path, drafter: Drafter, matrices: TargetMatrices, chats: list[ReadChat]
+    work: Path, tmp_path: Path, drafter: EagleBlock, matrices: TargetMatrices, chats: list[ReadChat]
 ) -> None:
     """Along a draft, each token of which reads the states of those before it."""
     model = tmp_path / "llama.gguf"
@@ -114,7 +114,7 @@ def test_llama_cpp_runs_the_drafter_as_training_does(
 
 
 def test_training_lowers_the_loss(
-    drafter: Drafter, matrices: TargetMatrices, chats: list[ReadChat]
+    drafter: EagleBlock, matrices: TargetMatrices, chats: list[ReadChat]
 ) -> None:
     before = losses(drafter, matrices, chats)[0].item()
     train(drafter, matrices, chats, 0.5, seed=1)
