@@ -20,13 +20,13 @@ from app.chat_settings import (
     parse_docs,
 )
 from app.conversation.answer_request import AnswerRequest
-from app.conversation.citations import SearchOutcome
+from app.conversation.citations import SearchOutcome, stored_outcome
 from app.conversation.context_window import fit
 from app.conversation.continuation import partial_answer
 from app.conversation.events import Event, Interpolated, Retrieved
 from app.conversation.follow_up import completed
 from app.conversation.generation import generate
-from app.conversation.imported_texts import ImportedTexts, fitting, with_notes
+from app.conversation.imported_texts import ImportedTexts, fitting
 from app.conversation.iterative import STRIDE_TOKENS, generate_iteratively
 from app.conversation.knn import encoded_states, generate_with_neighbours, searched_chats
 from app.conversation.knn_sources import SourceFinder
@@ -104,8 +104,11 @@ class AnswerModes:
             raise InputError(BORROWED)
         stride = STRIDE_TOKENS if request.passages and mode == DOCS_ITERATIVE else 1
         request.begun = partial_answer(stopped, engine, stride, request.end.stop)
+        before = stored_outcome(stopped.statistics)
+        if before is not None and before.rejected:
+            request.passages, request.outcome = (), before
         request.sampling = request.begun.sampling(request.sampling)
-        prompted = with_notes(engine.passage_form, request.messages, request.passages or ())
+        prompted = request.generation(engine.passage_form, request.passages or ()).messages
         fit(engine, prompted, request.end.max_tokens, len(request.begun.tokens))
 
     def generate(

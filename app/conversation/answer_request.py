@@ -25,7 +25,8 @@ from app.conversation.context_window import WHOLE_CHAT, WINDOW_KEY, Boundary
 from app.conversation.continuation import NOTHING_WRITTEN, SAMPLING_KEY, PartialAnswer
 from app.conversation.events import Cited, Event, Finished, Retrieved, Wrote
 from app.conversation.generation import GenerationRequest
-from app.conversation.imported_texts import INSTRUCTION, with_notes
+from app.conversation.imported_texts import INSTRUCTION
+from app.conversation.passage_check import PassageCheck, with_passages
 from app.conversation.statistics import ORIGINS_KEY, REMARK_KEY, STATES_KEY, Provenance, Statistics
 from app.engine.engine import PassageForm
 from app.indexing.passage_index import FoundPassage
@@ -100,7 +101,7 @@ class AnswerRequest:
         To be called with every event of the answer, in order.
         """
         if isinstance(event, Retrieved):
-            self.passages = event.passages
+            self.passages, self.outcome = event.passages, event.outcome or self.outcome
         elif isinstance(event, Wrote):
             self.said += (piece.text for piece in event.pieces)
         elif isinstance(event, Finished) and self.passages is not None:
@@ -125,9 +126,16 @@ class AnswerRequest:
         self, form: PassageForm, passages: Sequence[FoundPassage] = ()
     ) -> GenerationRequest:
         """The request to the model, with `passages` in this form before the question."""
-        messages = with_notes(form, self.messages, passages)
+        check = None
+        if passages and form.judges and self.begun is NOTHING_WRITTEN:
+            check = PassageCheck(form, self.messages, self.asked, tuple(passages), self.outcome)
         return GenerationRequest(
-            messages, self.sampling, self.end, self.begun.tokens, self.window.dropped
+            with_passages(form, self.messages, passages, self.outcome),
+            self.sampling,
+            self.end,
+            self.begun.tokens,
+            self.window.dropped,
+            check=check,
         )
 
     def figures(self, statistics: Statistics, provenance: Provenance) -> dict[str, object]:

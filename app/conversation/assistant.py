@@ -333,7 +333,7 @@ class Assistant:
         """Number of tokens in the KV cache that the chat's next prompt repeats; passages are only
         in this one."""
         tokens = self.engine.target.tokens
-        if not turn.passages:
+        if not turn.passages and not turn.outcome.rejected:
             return len(tokens)
         repeated, _ = fit(self.engine, turn.prompted_messages(), turn.end.max_tokens)
         return common_prefix(tokens, repeated)

@@ -58,6 +58,7 @@ class SearchOutcome:
 
     Attributes:
         read: number of passages in its prompts.
+        rejected: number of passages that were left out, as they do not state the answer.
         too_long: whether not even the best passage fitted.
         unindexed: number of imported texts that were not indexed yet, of all `texts`.
     """
@@ -66,6 +67,7 @@ class SearchOutcome:
     too_long: bool = False
     unindexed: int = 0
     texts: int = 0
+    rejected: int = 0
 
     def lines(self, used: int) -> list[str]:
         """What happened, in words for the person.

@@ -17,8 +17,9 @@ from time import perf_counter
 import numpy as np
 
 from app.chat_settings import AnswerEnd
-from app.conversation.context_window import fit
-from app.conversation.events import Dropped, Event, Finished, Prefilling, Wrote
+from app.conversation.context_window import fit, without_oldest
+from app.conversation.events import Dropped, Event, Finished, Prefilling, Retrieved, Wrote
+from app.conversation.passage_check import PassageCheck, says_yes
 from app.conversation.statistics import Piece, Statistics
 from app.conversation.stop_sequences import HeldText, StopSequences
 from app.engine.draft_resources import wanted_logits
@@ -50,6 +51,8 @@ class GenerationRequest:
         marks: texts of control tokens to keep in the text, besides those that mark reasoning.
         logits: whether each step keeps the logits of all its tokens, which nothing else then gets.
         constrain: restricts the tokens that are drawn; None for no restriction.
+        check: asks first whether the passages in `messages` state the answer; None to answer from
+            them in any case.
         complete: whether `tokens[start:]` is all that is wanted of the answer; None if only the
             model knows.
     """
@@ -63,6 +66,7 @@ class GenerationRequest:
     marks: Sequence[str] = ()
     logits: bool = False
     constrain: Constrain | None = None
+    check: PassageCheck | None = None
     complete: Callable[[Sequence[int], int], bool] | None = None
 
 
@@ -70,6 +74,9 @@ def generate(
     engine: Engine, request: GenerationRequest, statistics: Statistics, stop: Flag
 ) -> Generator[Event]:
     """Answer `request`; ends with `Finished`.
+
+    If its passages do not state the answer, they are left out, and a `Retrieved` without passages
+    comes first.
 
     Holds the model's lock and updates `statistics` until it ends. Setting `stop` ends the answer at
     the next step, with finish `interrupted`; closing the generator ends it without a last event.
@@ -83,20 +90,21 @@ def generate(
         prompt, dropped = list(request.prompt), 0
         if not prompt:
             prompt, dropped = fit(engine, request.messages, end.max_tokens, len(written))
+        yield from load_state(engine, [*prompt, *written])
+        cached = _cached(engine.target, [*prompt, *written])
+        check = request.check
+        if check is not None and not (yield from _is_stated(engine, check, dropped, stop)):
+            yield Retrieved((), check.rejection)
+            prompt, dropped = fit(engine, check.otherwise, end.max_tokens)
         if dropped := dropped + request.dropped:
             yield Dropped(dropped)
         statistics.prompt_tokens = len(prompt)
         context, finish = [*prompt, *written], ""
-        yield from load_state(engine, context)
-        cached, reading = _cached(engine.target, context), perf_counter()
-        statistics.cached_tokens = cached
-        for done in engine.target.prefill(context):
-            yield Prefilling(done, len(context))
-            if stop.is_set():
-                finish = FINISH_INTERRUPTED
-                break
-        if engine.states is not None:
-            engine.states.observe(done - cached, perf_counter() - reading)
+        # What the check has read was not cached before.
+        statistics.cached_tokens = min(cached, len(context) - 1)
+        yield from _read(engine, context, stop)
+        if stop.is_set():
+            finish = FINISH_INTERRUPTED
         if not finish:
             # A program sees its prompt, whatever mark that ends with; a chat shows answers alone.
             shown = prompt if request.messages else ()
@@ -116,6 +124,35 @@ def generate(
                         break
         statistics.seconds = perf_counter() - started
         yield Finished(finish, statistics, request.sampling.seed)
+
+
+def _read(engine: Engine, context: Sequence[int], stop: Flag) -> Generator[Event]:
+    """Prefill `context`, or a part of it if `stop` is set."""
+    cached, reading = _cached(engine.target, context), perf_counter()
+    for done in engine.target.prefill(context):
+        yield Prefilling(done, len(context))
+        if stop.is_set():
+            break
+    if engine.states is not None:
+        engine.states.observe(done - cached, perf_counter() - reading)
+
+
+def _is_stated(
+    engine: Engine, check: PassageCheck, dropped: int, stop: Flag
+) -> Generator[Event, None, bool]:
+    """Whether the passages state the answer, or the model cannot be asked: there is no room for
+    that, or its memory cannot be rewound to the passages."""
+    target = engine.target
+    if target.rollback_rows < target.max_rows:
+        return True
+    for messages, min_odds in check.asked():
+        asked = engine.render(without_oldest(messages, dropped))
+        if len(asked) > target.context_length:
+            return True
+        yield from _read(engine, asked, stop)
+        if stop.is_set() or says_yes(target.last_row.logits[0], engine.vocabulary, min_odds):
+            return True
+    return False
 
 
 def _cached(target: Target, context: Sequence[int]) -> int:

@@ -45,11 +45,13 @@ class PassageForm:
         instructed: whether the model follows instructions about them. It then gets every passage
             that may answer, and is told to judge; another one gets only what fits the question, in
             the form of its training.
+        judges: whether it is asked first whether the passages state the answer.
     """
 
     max_passages: int = MAX_PASSAGES
     max_items: int = 0
     instructed: bool = True
+    judges: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,11 @@ class HfModel:
     trained_context: int
     json_form = call_form = None  # transformers has no grammars
 
+    @property
+    def parameters(self) -> int:
+        """Number of weights."""
+        return self.target.parameters
+
     def render(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
         """Token ids of the prompt, up to the beginning of the answer."""
         return self.template.render(messages, tools)

@@ -215,6 +215,11 @@ class HfTarget:
         return f"{self._model.device} {str(self._model.dtype).removeprefix('torch.')}"
 
     @property
+    def parameters(self) -> int:
+        """Number of weights."""
+        return sum(one.numel() for one in self._model.parameters())
+
+    @property
     def tokens(self) -> Sequence[int]:
         """The cached token ids, in order. A live view: copy it to keep it."""
         return self._tokens

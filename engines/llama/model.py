@@ -89,6 +89,11 @@ class LlamaModel:
     gpu_layers: int
     probe_problem: str = ""
 
+    @property
+    def parameters(self) -> int:
+        """Number of weights."""
+        return self.target.weights.parameters
+
     def render(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
         """Token ids of the prompt, up to the beginning of the answer."""
         return self.template.render(messages, tools)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.config import Options
+from app.engine.engine import PassageForm
 from app.engine.loading import EMBEDDED_PASSAGE_FORM, enlarged_copy, load
 from app.locations import locate
 from app.models.discovery import BUILT_IN, embedded
@@ -46,7 +47,8 @@ def test_the_embedded_model_alone_gets_passages_in_the_form_of_its_training(tmp_
     enlarged = load(Options(drafters=()), locations, larger=larger)
     assert enlarged.passage_form == EMBEDDED_PASSAGE_FORM, "the same weights"
     copy = shutil.copy(embedded(), tmp_path / "other.gguf")
-    assert load(Options(model=str(copy), drafters=()), locations).passage_form.instructed
+    other = load(Options(model=str(copy), drafters=()), locations).passage_form
+    assert other == PassageForm(instructed=True, judges=False), "too small to judge"
 
 
 def test_an_enlarged_copy_is_made_once_for_each_size(tmp_path: Path) -> None:
