@@ -120,7 +120,11 @@ class LlamaTarget:
                 self._forward.prefill(chunk, start)
             self._append(chunk)
             yield len(self._text)
-        self._last_row = self._read_final_chunk(tokens[len(self._text) :])
+        chunk = tokens[len(self._text) :]
+        with self._evaluating():
+            rows = self._forward.chain(chunk, len(self._text))
+        self._append(chunk)
+        self._last_row = ForwardOutput(rows.logits[-1:], rows.hidden[-1:])
         self._last_row_pass = self._forward.count
         yield len(self._text)
 
@@ -236,13 +240,6 @@ class LlamaTarget:
 
     def _free_cells(self) -> int:
         return self.context_length - len(self._text)
-
-    def _read_final_chunk(self, tokens: Sequence[int]) -> ForwardOutput:
-        """Append the last few tokens of a prompt, and return the last one's row."""
-        with self._evaluating():
-            rows = self._forward.chain(tokens, len(self._text))
-        self._append(tokens)
-        return ForwardOutput(rows.logits[-1:], rows.hidden[-1:])
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:

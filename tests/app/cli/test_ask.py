@@ -376,7 +376,13 @@ def test_imported_texts_answer_and_are_cited(tmp_path: Path) -> None:
     assert (cited["import_path"], cited["file"]) == (str(tmp_path / "knobctl.md"), "knobctl.md")
     assert (cited["first_line"], cited["last_line"]) == (1, 7)
     assert "knobctl --blue" in str(report["text"])
-    assert report["search"] == {"read": 1, "too_long": False, "unindexed": 0, "texts": 1}
+    assert report["search"] == {
+        "read": 1,
+        "rejected": 0,
+        "too_long": False,
+        "unindexed": 0,
+        "texts": 1,
+    }
     without = ask_json(data, question, "--docs", "off")
     assert (without["citations"], "search" in without) == ([], False)
     assert ask_json(data, "Which planet is the largest?")["citations"] == []

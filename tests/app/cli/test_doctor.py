@@ -102,7 +102,7 @@ def test_parts_that_are_off_are_reported(tmp_path: Path) -> None:
     assert (none.state, none.text) == (OFF, "switched off with --drafters none")
     one = _report(Options(data_dir=tmp_path, drafters=("prompt",)))["drafting"]
     assert one.state == OFF
-    assert one.text.endswith("off: recycle, crest, dense, draft-model, mtp, head")
+    assert one.text.endswith("off: recycle, suffix, crest, dense, draft-model, mtp, head")
 
 
 @pytest.mark.usefixtures("engine")
