@@ -44,6 +44,7 @@ from assets.recipe.eagle_data import (
     read_layers,
     read_states,
 )
+from engines.distillation.export import add_sizes
 from engines.distillation.model import LlamaShape, rotary
 from engines.distillation.weights import copy_entries, interleave, read_llama_file
 from engines.llama.gguf import DRAFT_VOCABULARY, EAGLE
@@ -280,14 +281,7 @@ def export(
     writer = gguf.GGUFWriter(path, EAGLE)
     writer.add_name("EAGLE-3 drafter")
     copy_entries(reader, writer, "tokenizer.")
-    writer.add_block_count(1)
-    writer.add_context_length(shape.context)
-    writer.add_embedding_length(shape.width)
-    writer.add_feed_forward_length(shape.hidden)
-    writer.add_head_count(shape.heads)
-    writer.add_head_count_kv(shape.kv_heads)
-    writer.add_layer_norm_rms_eps(shape.epsilon)
-    writer.add_rope_freq_base(shape.rope_base)
+    add_sizes(writer, replace(shape, layers=1))
     writer.add_rope_dimension_count(shape.head_size)
     writer.add_array(f"{EAGLE}.target_layers", layers)
     writer.add_uint32(f"{EAGLE}.target_hidden_size", shape.width)

@@ -35,6 +35,7 @@ from engines.budget.cost_model import CostModel
 from engines.budget.fixed import FixedBudget
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria, decode
+from engines.distillation.export import add_sizes
 from engines.distillation.model import Layer, Llama, LlamaShape
 from engines.distillation.weights import copy_entries, read_llama_file, tensor_name
 from engines.drafters.prompt_lookup import PromptLookup
@@ -189,16 +190,9 @@ def _describe(writer: Any, shape: LlamaShape) -> None:
     window it rotates only half of the elements that the file names, so the file names twice as
     many.
     """
-    writer.add_block_count(shape.layers)
+    add_sizes(writer, shape)
     writer.add_uint32(f"{ARCHITECTURE}.nextn_predict_layers", 1)
-    writer.add_context_length(shape.context)
-    writer.add_embedding_length(shape.width)
-    writer.add_feed_forward_length(shape.hidden)
     writer.add_expert_feed_forward_length(shape.hidden)
-    writer.add_head_count(shape.heads)
-    writer.add_head_count_kv(shape.kv_heads)
-    writer.add_layer_norm_rms_eps(shape.epsilon)
-    writer.add_rope_freq_base(shape.rope_base)
     writer.add_rope_dimension_count(2 * shape.head_size)
     writer.add_uint32(f"{ARCHITECTURE}.rope.dimension_count_swa", shape.head_size)
     writer.add_float32(f"{ARCHITECTURE}.rope.freq_base_swa", shape.rope_base)

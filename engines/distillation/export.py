@@ -82,9 +82,11 @@ def _add(writer: Any, name: str, values: Tensor, *, quantised: bool) -> None:
     writer.add_tensor(name, np.ascontiguousarray(values.detach().to(stored).numpy()))
 
 
-def _describe(writer: Any, shape: LlamaShape) -> None:
-    from gguf import RopeScalingType
+def add_sizes(writer: Any, shape: LlamaShape) -> None:
+    """Add what files of every architecture say of `shape` to a `gguf.GGUFWriter`.
 
+    The elements of a head that are rotated depend on the architecture, and are left out.
+    """
     writer.add_block_count(shape.layers)
     writer.add_context_length(shape.context)
     writer.add_embedding_length(shape.width)
@@ -93,6 +95,12 @@ def _describe(writer: Any, shape: LlamaShape) -> None:
     writer.add_head_count_kv(shape.kv_heads)
     writer.add_layer_norm_rms_eps(shape.epsilon)
     writer.add_rope_freq_base(shape.rope_base)
+
+
+def _describe(writer: Any, shape: LlamaShape) -> None:
+    from gguf import RopeScalingType
+
+    add_sizes(writer, shape)
     writer.add_rope_dimension_count(shape.head_size)
     writer.add_key_length(shape.head_size)
     writer.add_value_length(shape.head_size)
