@@ -1,8 +1,7 @@
 """Looking up where the end of a context occurred before, on the decoding thread.
 
 The places are those of the token cache's suffix index. A lookup reads the places of one n-gram, and
-the tokens around each; a match that the text keeps following needs no lookup. The reader has a
-read-only connection of its own, so that it never waits for the writer.
+the tokens around each; a match that the text keeps following needs no lookup.
 """
 
 from __future__ import annotations
@@ -10,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from datastores.storage.integrity import damage_error, translate_errors
-from datastores.storage.sqlite import connect_reader, file_identity
+from datastores.storage.reader import StoreReader
 from datastores.token_cache import MAX_OFFSET, OFFSET_BITS, Surroundings, read_around
 from datastores.winnowing import GRAM, WINDOW, last_grams
 
@@ -61,26 +59,8 @@ class SuffixMatch:
         return True
 
 
-class SuffixReader:
-    """The reading side of one tokenizer's suffix index. Belongs to one thread at a time.
-
-    Every method raises StoreError if the file cannot be read.
-    """
-
-    def __init__(self, path: Path) -> None:
-        """Open the file that `TokenCache.open` made or converted at `path`."""
-        self.path = path
-        self._connect()
-
-    def close(self) -> None:
-        with translate_errors(self.path):
-            self._connection.close()
-
-    def refresh(self) -> None:
-        """Notice another file in place of the index."""
-        if file_identity(self.path) != self._identity:
-            self.close()
-            self._connect()
+class SuffixReader(StoreReader):
+    """The reading side of one tokenizer's suffix index."""
 
     def lookup(self, context: Sequence[int], new: int = WINDOW) -> list[SuffixMatch]:
         """Places of the end of `context` that something follows, those of rare n-grams first, and
@@ -150,11 +130,8 @@ class SuffixReader:
             finally:
                 self._connection.execute("COMMIT")
 
-    def _connect(self) -> None:
-        self._identity = file_identity(self.path)
-        with translate_errors(self.path):
-            self._connection = connect_reader(self.path)
-            self._connection.execute("SELECT 1 FROM grams LIMIT 1").fetchall()
+    def _begin(self) -> None:
+        self._connection.execute("SELECT 1 FROM grams LIMIT 1").fetchall()
 
 
 def _common_suffix(one: list[int], other: list[int]) -> int:

@@ -2,9 +2,8 @@
 
 A lookup is one statement that reads, for each n, a small page of each tier by primary key. The
 pages of a small tier, such as one of recent chats, are all held in memory instead; apart from that,
-memory does not grow with the store. The reader has a read-only connection of its own, so that it
-never waits for the writer, and a bounded cache of decoded trees that join both tiers
-(`JoinedEntry`). It sees commits of other connections at the next `refresh`, or within
+memory does not grow with the store. The reader has a bounded cache of decoded trees that join both
+tiers (`JoinedEntry`). It sees commits of other connections at the next `refresh`, or within
 `LOOKUPS_PER_REFRESH` lookups.
 
 Two joined tiers draft as well as one rebuilt store: 1.852 and 1.855 tokens per step with 64 rows,
@@ -21,7 +20,7 @@ from pathlib import Path
 from datastores.crest.format import CrestEntry, decode, find, hashes, place
 from datastores.crest.store import unpack_ids
 from datastores.storage.integrity import damage_error, translate_errors
-from datastores.storage.sqlite import connect_reader, file_identity
+from datastores.storage.reader import StoreReader
 
 MAX_CACHED_ENTRIES = 4096
 """Most decoded trees, of some 2 KiB each."""
@@ -49,30 +48,19 @@ class Tier:
     resident: dict[int, bytes] | None
 
 
-class CrestReader:
-    """The reading side of one store. Belongs to one thread at a time.
-
-    Every method raises StoreError if the file cannot be read.
-    """
+class CrestReader(StoreReader):
+    """The reading side of one store."""
 
     def __init__(self, path: Path) -> None:
-        """Open the store that `CrestStore.open` made at `path`."""
-        self.path = path
         self._cache: dict[int, CrestTree | None] = {}
         self._tiers: dict[str, Tier] = {}
         self._longest = 0
         self._lookups = 0
-        self._connect()
-
-    def close(self) -> None:
-        with translate_errors(self.path):
-            self._connection.close()
+        super().__init__(path)
 
     def refresh(self) -> None:
         """Notice commits, and another file in place of the store."""
-        if file_identity(self.path) != self._identity:
-            self.close()
-            self._connect()
+        super().refresh()
         with translate_errors(self.path):
             self._notice_commits()
 
@@ -109,15 +97,12 @@ class CrestReader:
             else:
                 return keys
 
-    def _connect(self) -> None:
-        self._identity = file_identity(self.path)
+    def _begin(self) -> None:
         self._version = -1
-        with translate_errors(self.path):
-            self._connection = connect_reader(self.path)
-            # A flipped bit can turn a BLOB into TEXT that is not valid UTF-8.
-            self._connection.text_factory = bytes
-            self._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-            self._notice_commits()
+        # A flipped bit can turn a BLOB into TEXT that is not valid UTF-8.
+        self._connection.text_factory = bytes
+        self._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        self._notice_commits()
 
     def _notice_commits(self) -> bool:
         """Reload the tiers after a commit; returns whether there was one."""
