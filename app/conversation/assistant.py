@@ -38,6 +38,7 @@ from app.conversation.events import (
     Interpolated,
     Remarked,
     Resumed,
+    Retrieved,
     Wrote,
 )
 from app.conversation.generation import FINISH_INTERRUPTED
@@ -246,6 +247,8 @@ class Assistant:
                     yield from turn.citing(event)
                     if isinstance(event, Dropped):
                         turn.prompted = Boundary(event.messages, engine.target.context_length)
+                    elif isinstance(event, Retrieved) and turn.outcome.rejected:
+                        self._isolation.without_documents(turn.chat, engine)
                     elif isinstance(event, Interpolated):
                         turn.states, turn.sources = event.states, event.sources
                     elif isinstance(event, Wrote):

@@ -22,7 +22,7 @@ from app.conversation.generation import (
 )
 from app.conversation.imported_texts import ImportedTexts, fitting, with_notes
 from app.conversation.statistics import Statistics
-from app.engine.draft_resources import Recorder, set_recording_owner
+from app.engine.draft_resources import recorders, set_recording_owner
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage
 from datastores.passages.chunks import Passage
@@ -107,8 +107,7 @@ class RunRecorder:
     """
 
     def __init__(self, engine: Engine, owner: Owner, written: Sequence[int]) -> None:
-        observers = (one for one in engine.observers if isinstance(one, Recorder))
-        self._recorders = [one for one in observers if one.owner is not None]
+        self._recorders = recorders(engine.observers)
         self._owner = owner
         self._tokens = list(written)
         self._documents = set[bytes]()

@@ -247,6 +247,12 @@ def set_recording_owner(observers: Iterable[StepObserver], owner: str | None) ->
             observer.owner = owner
 
 
+def recorders(observers: Iterable[StepObserver]) -> list[Recorder]:
+    """Those of `observers` that record the present answer."""
+    found = (observer for observer in observers if isinstance(observer, Recorder))
+    return [recorder for recorder in found if recorder.owner is not None]
+
+
 def wanted_logits(observers: Iterable[StepObserver]) -> Keep | None:
     """Which logits the observers need; None for none."""
     keepers = [observer for observer in observers if isinstance(observer, AnswerKeeper)]

@@ -7,11 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from app.conversation import generation
 from app.conversation.assistant import Assistant
 from app.conversation.events import Event, Retrieved, Wrote
 from app.conversation.imported_texts import ImportedTexts
@@ -19,7 +21,7 @@ from app.conversation.privacy import CHAT_PREFIX, owner_of_answer
 from app.engine.draft_model_versions import replay_path
 from app.engine.draft_resources import make_observers, open_dense, open_replay
 from app.engine.drafters import make_drafters
-from app.engine.engine import Engine
+from app.engine.engine import Engine, PassageForm
 from app.indexing.passage_index import update
 from app.locations import Locations
 from app.runtime import deletion
@@ -140,6 +142,23 @@ def test_the_same_question_in_other_words_accepts_more(
     assert len(tokens(again)) / steps(again) > 1.5 * len(tokens(first)) / steps(first)
 
 
+def test_an_answer_whose_passages_were_rejected_is_its_chats_alone(
+    history: History,
+    locations: Locations,
+    engine: Engine,
+    imports: ImportedTexts,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(generation, "says_yes", lambda *given: False)
+    judging = replace(engine, passage_form=PassageForm(judges=True))
+    chat, events = ask(judging, history, imports, ABOUT_WALRUS)
+    owner = owner_of_answer(history.name, chat, ())
+    assert dense_owners(locations, engine) == {owner}
+    forget_import(imports._library, history, locations, "/notes", engine)
+    (record,) = records(locations, engine)
+    assert record.tokens[record.prompt_length :].tolist() == tokens(events)
+
+
 @pytest.mark.parametrize("private", [False, True])
 def test_private_chats_leave_no_record(
     history: History, locations: Locations, engine: Engine, imports: ImportedTexts, private: bool
@@ -249,6 +268,7 @@ def test_an_import_forgotten_while_its_passage_is_read_leaves_no_record(
 CHILD = """
 import os, sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from app.locations import locate
 from app.runtime import deletion
