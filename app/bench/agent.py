@@ -186,19 +186,19 @@ def _alone(asked: MeasuredServer, endpoints: Sequence[MeasuredServer]) -> Iterat
 
 
 @contextmanager
-def specchat(model: Path, folder: Path, drafters: Sequence[str] = ()) -> Iterator[MeasuredServer]:
+def specchat(model: Path, folder: Path, drafters: str) -> Iterator[MeasuredServer]:
     """`specchat serve` with empty stores and the default settings in `folder`.
 
     Args:
-        drafters: names for `--drafters`; empty for the default.
+        drafters: what `--drafters` is given, `all` for the default.
 
     Raises:
         ModelError: it did not start.
     """
-    name = " ".join([SPECCHAT, *drafters])
+    name = SPECCHAT if drafters == "all" else f"{SPECCHAT} {drafters}"
     data = folder / name.replace(" ", "-")
-    chosen = ("--drafters", ",".join(drafters)) if drafters else ()
-    command = [sys.executable, "-m", "app", "--data-dir", str(data), "--model", str(model), *chosen]
+    command = [sys.executable, "-m", "app", "--data-dir", str(data), "--model", str(model)]
+    command += ["--drafters", drafters]
     with (
         open(folder / f"{data.name}.log", "wb") as log,
         _running([*command, "serve", "--port", "0"], log.fileno(), piped=True) as process,

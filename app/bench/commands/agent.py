@@ -11,6 +11,7 @@ import click
 
 from app.bench.commands.shared import (
     FILE,
+    drafter_sets,
     json_option,
     limit_option,
     number_option,
@@ -45,6 +46,12 @@ COLUMNS = {
 @workload_option
 @limit_option
 @click.option(
+    "--drafters",
+    "sets",
+    multiple=True,
+    help="A set of drafters; repeatable. [default: all, none]",
+)
+@click.option(
     "--llama-server",
     "peer_binary",
     type=FILE,
@@ -57,6 +64,7 @@ def agent(
     options: Options,
     workload: Path,
     limit: int | None,
+    sets: tuple[str, ...],
     peer_binary: Path | None,
     max_tokens: int,
     as_json: bool,
@@ -75,7 +83,7 @@ def agent(
     with TemporaryDirectory(prefix="specchat-bench-") as name, ExitStack() as running:
         folder = Path(name)
         endpoints: list[MeasuredServer] = []
-        for drafters in ((), ("none",)):
+        for drafters in drafter_sets(sets or ("all", "none")):
             endpoints.append(running.enter_context(specchat(model, folder, drafters)))
         if peer_binary is not None:
             for mode in PEER_MODES:

@@ -8,11 +8,14 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
+from app.bench.__main__ import papers
 from app.bench.agent import MeasuredServer, run_session
 from app.bench.workloads import read_chats
+from app.cli.main import run
 from datastores.errors import ModelError
 
 SESSION = Path(__file__).parents[2] / "evaluation" / "agent" / "session.jsonl"
@@ -80,3 +83,19 @@ def test_a_refused_request_names_the_server() -> None:
     chats = list(read_chats(SESSION))[:1]
     with server("plain", [], 400) as one, pytest.raises(ModelError, match="plain refused"):
         list(run_session([one], chats, 9))
+
+
+def test_sets_of_drafters_are_compared(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[str, list[dict[str, str]]]] = []
+
+    def serving(_model: Path, _folder: Path, drafters: str) -> Any:
+        return server(drafters, asked)
+
+    monkeypatch.setattr("app.bench.agent.specchat", serving)
+    sets = [part for name in ("prompt,crest", "none") for part in ("--drafters", name)]
+    options = ["--workload", str(SESSION), "--limit", "1", "--json", *sets]
+    assert run(["--model", "built-in", "agent", *options], papers, "python -m app.bench") == 0
+    rows = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
+    assert [(row["server"], row["requests"]) for row in rows] == [("prompt,crest", 5), ("none", 5)]
