@@ -22,7 +22,7 @@ from app.models.safetensors import (
     torch_device,
 )
 from datastores.errors import ModelError
-from engines.llama.gguf import EAGLE, EMBEDDINGS, OUTPUT, Metadata, Tensor, read_metadata
+from engines.llama.gguf import DFLASH, EAGLE, EMBEDDINGS, OUTPUT, Metadata, Tensor, read_metadata
 
 MAX_CACHED_HEADERS = 1024
 """Headers in the cache, a few kilobytes each."""
@@ -49,7 +49,11 @@ def _read(path: Path, size: int, changed: int) -> Metadata:
 
 BASE = "probably a base model: no chat template, so it is asked in a plain form"
 EMBEDS = "an embedding model, which writes no text"
-DRAFTS = "an EAGLE-3 drafter: put it into the folder of its model, with eagle3 in its name"
+_BESIDE = "drafter: put it into the folder of its model, with {} in its name"
+DRAFTS = {
+    EAGLE: f"an EAGLE-3 {_BESIDE.format(EAGLE)}",
+    DFLASH: f"a DFlash {_BESIDE.format(DFLASH)}",
+}
 RANK_POOLING = 4
 """llama.cpp's pooling type of rerankers."""
 _KINDS = {
@@ -221,8 +225,8 @@ def _problem(metadata: Metadata, parameters: int) -> str:
         return _KINDS.get(kind, _KINDS["mmproj"])
     if not parameters:
         return _KINDS["vocab"]
-    if architecture == EAGLE:
-        return DRAFTS
+    if architecture in DRAFTS:
+        return DRAFTS[architecture]
     if metadata.number("pooling_type") == RANK_POOLING:
         return "a reranker, which writes no text"
     if metadata.number("pooling_type") or architecture.endswith("bert") or not _causal(metadata):

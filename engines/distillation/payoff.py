@@ -121,7 +121,7 @@ def _chain(
     path, accepted, follows = 1.0, 0, True
     for depth in range(MAX_DEPTH):
         started = perf_counter()
-        token, share = likeliest(text.next_row(tokens), text.draft_vocabulary)[0]
+        token, share = likeliest(text.next_rows(tokens, 1)[0], text.draft_vocabulary)[0]
         seconds.append(perf_counter() - started)
         follows = follows and depth < len(came) and token == came[depth]
         path, accepted = path * share, accepted + follows

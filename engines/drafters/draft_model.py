@@ -47,18 +47,17 @@ class DraftModelText:
         for _ in self._model.prefill(self._tokens[: len(self._model.tokens) + count]):
             pass
 
-    def next_row(self, tokens: Sequence[int]) -> Floats:
-        """See `DraftingModel.next_row`."""
+    def next_rows(self, tokens: Sequence[int], count: int) -> Floats:
+        """See `DraftingModel.next_rows`: one row."""
         model = self._model
         rows = min(CHAIN_TOKENS, model.max_rows)
         if (excess := len(tokens) - len(model.tokens) - rows) > 0:
             self.read(excess)
         new = tokens[len(model.tokens) :]
-        row: Floats = (
-            model.verify(chain(new[0], list(new[1:]), DRAFT_MODEL)).logits[len(new) - 1].copy()
-        )
+        output = model.verify(chain(new[0], list(new[1:]), DRAFT_MODEL))
+        last: Floats = output.logits[len(new) - 1 : len(new)].copy()
         model.commit(range(len(new)))
-        return row
+        return last
 
 
 class DraftModelDrafter(ModelDrafter):

@@ -163,8 +163,8 @@ class HeadText:
     def read(self, count: int) -> None:
         """See `DraftingModel.read`: only the root is ever unread."""
 
-    def next_row(self, tokens: Sequence[int]) -> Floats:
-        """See `DraftingModel.next_row`: minus infinity outside the draft vocabulary."""
+    def next_rows(self, tokens: Sequence[int], count: int) -> Floats:
+        """See `DraftingModel.next_rows`: one row."""
         net, embeddings = self._head.network, self._head.embeddings
         if self._state is None:
             before = [int(self._index[token]) for token in reversed(tokens[-RECENT:-1])]
@@ -180,7 +180,7 @@ class HeadText:
         gate *= net["up"] @ seen
         self._state = state + net["down"] @ gate
         self._row[self._head.tokens] = self._head.rows @ (net["output"] @ _normed(self._state))
-        return self._row
+        return self._row[None]
 
 
 def _normed(vector: Floats) -> Floats:

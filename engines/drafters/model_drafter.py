@@ -1,7 +1,8 @@
 """A drafter that runs a model: a separate draft model, or the target's own heads.
 
 It drafts a chain of the model's most probable tokens, with the next candidates at each depth as
-branches (one forward pass gives them all). With the target's sampler it draws with the target's
+branches (one forward pass gives them all). Heads that give the distributions of several tokens in
+one pass draft the most probable combinations. With the target's sampler it draws with the target's
 noise, and so agrees more often at temperatures above zero (`Context.draw`).
 
 A further pass helps only if the text follows the chain so far. It takes the time in which the loop
@@ -92,12 +93,13 @@ class DraftingModel(Protocol):
             ModelError: the model failed.
         """
 
-    def next_row(self, tokens: Sequence[int]) -> Floats:
-        """Read the rest of the text, to which drafted tokens may have been appended one by one.
+    def next_rows(self, tokens: Sequence[int], count: int) -> Floats:
+        """Read the rest of the text, to which drafted tokens may have been appended, in one pass.
 
         Returns:
-            the next token's logits, float32 [vocabulary], minus infinity outside
-            `draft_vocabulary`: a view, valid until the next call.
+            logits of the next tokens, up to `count` of them, float32 [rows, vocabulary], minus
+            infinity outside `draft_vocabulary`: a view, valid until the next call. Rows after the
+            first do not depend on which tokens are chosen from those before.
 
         Raises:
             ModelError: the model failed.
@@ -220,21 +222,24 @@ class ModelDrafter:
 
     def _draft(self, context: Context, limit: int) -> DraftTree:
         tokens = list(context.tokens)
-        unread, branches = self._catch_up(tokens), DraftBranches(self.origin)
+        unread, branches = self._catch_up(tokens), DraftBranches(self.origin, self._stops)
         if not unread:
             return root_only(context.root)
-        depth_limit, price = min(limit, int(self._reach)), self._costs.price + context.row_price
-        for _ in range(min(depth_limit, self._model.max_depth)):
+        depth, price = min(limit, int(self._reach), self._model.max_depth), self._costs.price
+        end = len(tokens) + depth
+        while True:
             started = perf_counter()
-            children = self._children(tokens, context)
+            for row in self._model.next_rows(tokens, end - len(tokens)):
+                tokens.append(branches.extend(self._children(row, tokens, context)))
+                if tokens[-1] in self._stops or branches.path <= context.row_price:
+                    end = len(tokens)
+                    break
             if unread == 1:
                 self._costs.record_pass(perf_counter() - started)
-            token = branches.extend(children)
-            if token in self._stops or branches.path <= price:
-                break
-            tokens.append(token)
+            if len(tokens) >= end or branches.path <= price + context.row_price:
+                return branches.tree(context.root, limit)
+            branches.keep_chain()
             unread = 1
-        return branches.tree(context.root, limit)
 
     def _catch_up(self, tokens: Sequence[int]) -> int:
         """Read all but the last few of `tokens`; returns how many are left, 0 if time ran out."""
@@ -250,13 +255,14 @@ class ModelDrafter:
             unread, spent = unread - count, spent + seconds
         return unread
 
-    def _children(self, tokens: Sequence[int], context: Context) -> list[tuple[int, float]]:
+    def _children(
+        self, row: Floats, tokens: Sequence[int], context: Context
+    ) -> list[tuple[int, float]]:
         """Candidates after `tokens` with their probabilities; the token that is drawn comes first.
 
         With the target's noise, the drawn token equals the target's about as often as a greedy one
         would, so it takes the most probable token's probability.
         """
-        row = self._model.next_row(tokens)
         found = likeliest(row, self._model.draft_vocabulary)
         drawn = context.draw(row, len(tokens) - context.answer_start, tokens)
         first = found[0][1]
@@ -269,21 +275,37 @@ class ModelDrafter:
 
 
 class DraftBranches:
-    """Grows a chain with branches at every depth; `path` is the probability of the chain so far."""
+    """Grows a chain with branches at every depth, none of them after one of the `stops` tokens.
 
-    def __init__(self, origin: int) -> None:
+    Attributes:
+        path: the probability of the chain so far.
+    """
+
+    def __init__(self, origin: int, stops: frozenset[int]) -> None:
         self.path = 1.0
-        self._origin = origin
-        self._tip = -1
+        self._origin, self._stops = origin, stops
+        self._tips = [(1.0, -1)]  # path probability and row, the chain's first
         self._rows: list[tuple[float, int, int, float]] = []
 
     def extend(self, children: Sequence[tuple[int, float]]) -> int:
-        """Append `children` (token, probability) to the chain; the first of them extends it."""
+        """Append `children` (token, probability) to every tip; the first of them extends the chain.
+
+        Several distributions of one pass make all combinations of their tokens (DDTree,
+        arXiv 2604.12989), of which the least probable are left out.
+        """
         first = len(self._rows)
-        for token, probability in children:
-            self._rows.append((self.path * probability, self._tip, token, probability))
-        self._tip, self.path = first, self.path * children[0][1]
+        for path, tip in self._tips:
+            for token, probability in children:
+                if path * probability >= MIN_PATH_PROBABILITY:
+                    self._rows.append((path * probability, tip, token, probability))
+        grown = enumerate(self._rows[first:], first)
+        self._tips = [(row[0], place) for place, row in grown if row[2] not in self._stops]
+        self.path *= children[0][1]
         return children[0][0]
+
+    def keep_chain(self) -> None:
+        """Extend only the chain from here on, since the next pass reads nothing else."""
+        del self._tips[1:]
 
     def tree(self, root: int, limit: int) -> DraftTree:
         """The `limit` most probable rows under `root`."""
@@ -291,9 +313,7 @@ class DraftBranches:
         # No path is more probable than its parent's and the sort is stable: parents come first.
         order = sorted(range(len(self._rows)), key=lambda index: -self._rows[index][0])
         for index in order[:limit]:
-            path, parent, token, probability = self._rows[index]
-            if path < MIN_PATH_PROBABILITY:
-                break
+            _, parent, token, probability = self._rows[index]
             places[index] = tree.add(places[parent], token, self._origin, probability)
         return tree
 

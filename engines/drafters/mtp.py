@@ -1,9 +1,9 @@
-"""Multi-token prediction: the model's prediction heads draft (DeepSeek-V3, section 2.2; EAGLE-3).
+"""Prediction heads draft: MTP (DeepSeek-V3, section 2.2), EAGLE-3 and DFlash.
 
-A head is one or a few blocks, trained with the target or for it to predict the token after the
+A head is one or a few blocks, trained with the target or for it to predict the tokens after the
 next. It starts from the target's own states and costs a small part of a pass, so it drafts nearly
 as well as a large draft model in the time of a small one, in any text and from the first answer on.
-`engines.llama.prediction_heads` runs the heads; drafting is in `engines.drafters.model_drafter`.
+`engines.llama` runs the heads; drafting is in `engines.drafters.model_drafter`.
 """
 
 from __future__ import annotations

@@ -23,15 +23,19 @@ class Batch:
     Every row is in sequence 0 until `place` puts it elsewhere.
 
     Attributes:
-        token, position: int32 [capacity].
+        token: int32 [capacity].
+        position: int32 [positions · capacity]; only states may have several each, all first ones
+            first.
         logits: int8 [capacity], 1 for rows whose logits and hidden state are output.
         states: float32 [capacity, width], inputs along with the tokens; [0, 0] if there are none.
         struct: the C struct over the same memory; `struct.n_tokens` is the width of the next pass.
     """
 
-    def __init__(self, capacity: int, sequences: int = 1, width: int = 0) -> None:
+    def __init__(
+        self, capacity: int, sequences: int = 1, width: int = 0, positions: int = 1
+    ) -> None:
         self.token = np.zeros(capacity, np.int32)
-        self.position = np.zeros(capacity, np.int32)
+        self.position = np.zeros(positions * capacity, np.int32)
         self.logits = np.ones(capacity, np.int8)
         self.states = np.zeros((capacity if width else 0, width), np.float32)
         self._counts = np.ones(capacity, np.int32)

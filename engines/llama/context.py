@@ -20,7 +20,7 @@ from datastores.errors import ModelError
 from engines.llama import native
 from engines.llama.batch import MICRO_BATCH, Batch, evaluate
 from engines.llama.checkpoint import Checkpoint
-from engines.llama.gguf import EAGLE, F16, KV_TYPES, Q8_0, read_metadata
+from engines.llama.gguf import ARCHITECTURE, DFLASH, EAGLE, F16, KV_TYPES, Q8_0, read_metadata
 from engines.llama.recurrent_state import snapshot_count, state_bytes
 from engines.llama.workers import Workers
 
@@ -130,10 +130,10 @@ class Weights:
             raise ModelError(f"{self.path} holds no tokenizer: choose another file")
         if companion:
             return
-        if self.metadata("general.architecture") == EAGLE:
+        if (architecture := self.metadata(ARCHITECTURE)) in (EAGLE, DFLASH):
             raise ModelError(
                 f"{self.path} drafts for another model: put it into that model's folder, with"
-                " eagle3 in its name"
+                f" {architecture} in its name"
             )
         if lib.llama_model_has_encoder(self.handle) or lib.llama_model_is_diffusion(self.handle):
             raise ModelError(
@@ -148,7 +148,7 @@ class Weights:
     @property
     def experts(self) -> int:
         """Number of experts per layer; 0 if the model is no mixture of experts."""
-        return int(self.metadata(f"{self.metadata('general.architecture')}.expert_count") or 0)
+        return int(self.metadata(f"{self.metadata(ARCHITECTURE)}.expert_count") or 0)
 
     @property
     def trained_length(self) -> int:

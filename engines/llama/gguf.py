@@ -36,10 +36,12 @@ MAX_DIMENSIONS = 4
 READ_SIZE = 1 << 20
 DEFAULT_ALIGNMENT = 32
 """Alignment of tensors in bytes, unless the header has another."""
-HEADS_NAME = re.compile(r"(?i)^mtp-|(?<![a-z0-9])eagle-?3(?![0-9])[-_.]?")
+HEADS_NAME = re.compile(r"(?i)^mtp-|(?<![a-z0-9])(eagle-?3(?![0-9])|dflash|dspark)[-_.]?")
 """What the names of files of prediction heads have in common, in their model's folder."""
-EAGLE = "eagle3"
-"""The architecture of EAGLE-3 drafters."""
+ARCHITECTURE = "general.architecture"
+"""The key of the architecture's name."""
+EAGLE, DFLASH = "eagle3", "dflash"
+"""The architectures of EAGLE-3 and DFlash drafters."""
 
 _SCALARS = {
     0: struct.Struct("<B"),
@@ -111,8 +113,10 @@ def _damaged(path: Path, reason: str) -> ModelError:
 EMBEDDINGS, OUTPUT = "token_embd.weight", "output.weight"
 """The matrices with a row for each token."""
 DRAFT_VOCABULARY = "d2t"
-"""The tokens that an EAGLE-3 drafter can draft."""
-_TABLES = (EMBEDDINGS, OUTPUT, DRAFT_VOCABULARY)
+"""The tokens that such a drafter can draft."""
+MARKOV = "markov_w1.weight"
+"""A part of DSpark drafters."""
+_TABLES = (EMBEDDINGS, OUTPUT, DRAFT_VOCABULARY, MARKOV)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,7 @@ class Metadata:
     Attributes:
         values: scalars, strings and short lists of integers, by key.
         weights: number of weights, by ggml's number of their type.
-        tables: `EMBEDDINGS`, `OUTPUT` and `DRAFT_VOCABULARY`, if this file has them.
+        tables: `EMBEDDINGS`, `OUTPUT`, `DRAFT_VOCABULARY` and `MARKOV`, if this file has them.
         size: bytes of the header, padding included.
     """
 
@@ -149,7 +153,7 @@ class Metadata:
     @property
     def architecture(self) -> str:
         """Such as `llama`; empty if the file does not say."""
-        return self.text("general.architecture")
+        return self.text(ARCHITECTURE)
 
     @property
     def parameters(self) -> int:
@@ -196,7 +200,7 @@ def heads_file(model: Path, architecture: str) -> Path | None:
         for path in sorted(model.parent.glob("*.gguf"))
         if HEADS_NAME.search(path.stem)
         and path != model
-        and _architecture(path) in (architecture, f"{architecture}-assistant", EAGLE)
+        and _architecture(path) in (architecture, f"{architecture}-assistant", EAGLE, DFLASH)
     ]
     stem = model.stem.lower().encode()
 

@@ -39,8 +39,8 @@ from engines.llama.devices import free_gpu_memory, offloads
 from engines.llama.forward import PrefillChunkSize
 from engines.llama.gguf import F16, check_header
 from engines.llama.grammar import Grammar, json_grammar
+from engines.llama.heads_loading import open_heads, open_weights
 from engines.llama.native import LOGGER
-from engines.llama.prediction_heads import open_heads, open_weights
 from engines.llama.probe import probe_heads, probe_once
 from engines.llama.target import LlamaTarget
 from engines.llama.threads import ThreadTuners, default_threads

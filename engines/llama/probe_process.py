@@ -64,7 +64,7 @@ def _run(path: Path, kind: str) -> None:
 def _run_heads(path: Path) -> None:
     from engines.llama.batch import Batch, evaluate
     from engines.llama.context import LlamaContext
-    from engines.llama.prediction_heads import open_heads, open_weights
+    from engines.llama.heads_loading import open_heads, open_weights
 
     context = LlamaContext(open_weights(path, 0, heads=True), CELLS, rows=2, threads=1)
     heads, problem = open_heads(context, CELLS, CELLS)
@@ -75,7 +75,7 @@ def _run_heads(path: Path) -> None:
     evaluate(context.handle, batch, path)
     heads.take(0, [0])
     heads.begin([0, 0])
-    heads.next_row([0, 0])
+    heads.next_rows([0, 0], heads.max_depth)
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ def test_llama_cpp_runs_the_drafter_as_training_does(
     earlier: list[tuple[torch.Tensor, torch.Tensor]] = []
     tokens, root = F.pad(torch.from_numpy(chat.tokens[1:]), (0, DEPTH)), len(text) - 2
     for depth in range(DEPTH):
-        drafted = target.heads.next_row(text)[matrices.drafted]
+        drafted = target.heads.next_rows(text, 1)[0, matrices.drafted]
         embedded = matrices.embeddings[tokens[depth : depth + len(chat.tokens) - 1]][None]
         states = drafter(embedded, states, depth, earlier)
         expected = drafter.said(states, matrices.output)[0, root].numpy()

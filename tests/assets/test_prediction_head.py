@@ -61,8 +61,8 @@ def test_llama_cpp_runs_the_head_as_training_does(trunk: Llama, model: LlamaMode
     assert heads is not None
     list(model.target.prefill(TOKENS[:-1]))
     heads.begin(TOKENS)
-    first = heads.next_row(TOKENS).copy()
-    second = heads.next_row([*TOKENS, 9]).copy()
+    first = heads.next_rows(TOKENS, 1)[0].copy()
+    second = heads.next_rows([*TOKENS, 9], 1)[0].copy()
     ids = torch.tensor([[*TOKENS, 9]])
     cos, sin = trunk.cos[: len(ids[0])], trunk.sin[: len(ids[0])]
     states, embedded = trunk_states(trunk, ids), F.embedding(ids, trunk.embed_tokens)

@@ -80,18 +80,19 @@ def open_writer(
 
 
 def transformer_shapes(
-    vocabulary: TinyVocabulary, blocks: int, norms: Sequence[str]
+    vocabulary: TinyVocabulary, blocks: int, norms: Sequence[str], *, width: int = WIDTH
 ) -> dict[str, Shape]:
     """The tensors that attention models share."""
     shapes: dict[str, Shape] = {
-        "token_embd": (len(vocabulary.tokens), WIDTH),
-        "output_norm": (WIDTH,),
+        "token_embd": (len(vocabulary.tokens), width),
+        "output_norm": (width,),
     }
     for block in range(blocks):
-        shapes |= {f"blk.{block}.attn_{part}": (WIDTH, WIDTH) for part in ATTENTION}
-        shapes |= {f"blk.{block}.ffn_{part}": (FORWARD, WIDTH) for part in ("gate", "up")}
-        shapes[f"blk.{block}.ffn_down"] = (WIDTH, FORWARD)
-        shapes |= {f"blk.{block}.{part}_norm": (WIDTH,) for part in norms}
+        shapes |= {f"blk.{block}.attn_{part}": (WIDTH, width) for part in "qkv"}
+        shapes[f"blk.{block}.attn_output"] = (width, WIDTH)
+        shapes |= {f"blk.{block}.ffn_{part}": (FORWARD, width) for part in ("gate", "up")}
+        shapes[f"blk.{block}.ffn_down"] = (width, FORWARD)
+        shapes |= {f"blk.{block}.{part}_norm": (width,) for part in norms}
     return shapes
 
 

@@ -1,4 +1,4 @@
-"""Writes tiny GGUF models with random weights that have multi-token-prediction heads."""
+"""Writes tiny GGUF models with random weights that have prediction heads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from gguf import GGUFWriter
 
-from engines.llama.gguf import DRAFT_VOCABULARY, EAGLE
+from engines.llama.gguf import DFLASH, DRAFT_VOCABULARY, EAGLE
 from tests.engines.tiny import (
     ATTENTION,
     CONTEXT,
@@ -27,6 +27,8 @@ ASSISTANT_WIDTH = 48
 STATE, GROUPS, KERNEL = 16, 2, 4
 """Of a linear attention layer."""
 POST_NORMS = ("attn", "post_attention")
+RANK = 8
+"""Of a DSpark drafter's Markov head."""
 
 
 def write_depth_heads(path: Path, vocabulary: TinyVocabulary, heads: int) -> Path:
@@ -132,13 +134,16 @@ def write_sharing(folder: Path, vocabulary: TinyVocabulary) -> Path:
     return path
 
 
-def write_eagle(folder: Path, vocabulary: TinyVocabulary, *, drafted: int = 0) -> Path:
-    """A Llama of four blocks and, in a file beside it, its EAGLE-3 drafter."""
-    path = folder / "llama.gguf"
+def write_four_blocks(path: Path, vocabulary: TinyVocabulary) -> Path:
+    """A Llama of four blocks, for which the drafters below are."""
     writer = open_writer(path, "llama", vocabulary, 4)
-    write_tensors(writer, path, transformer_shapes(vocabulary, 4, ("attn", "ffn")))
+    return write_tensors(writer, path, transformer_shapes(vocabulary, 4, ("attn", "ffn")))
+
+
+def write_eagle(folder: Path, vocabulary: TinyVocabulary, *, drafted: int = 0) -> Path:
+    """A Llama and, in a file beside it, its EAGLE-3 drafter."""
     write_eagle_drafter(folder / "llama-eagle3.gguf", vocabulary, drafted=range(5, 5 + drafted))
-    return path
+    return write_four_blocks(folder / "llama.gguf", vocabulary)
 
 
 def write_eagle_drafter(
@@ -166,6 +171,60 @@ def write_eagle_drafter(
     del shapes["token_embd"]
     if drafted:
         shapes["output"] = (len(drafted), WIDTH)
+        writer.add_tensor(DRAFT_VOCABULARY, np.array(drafted, np.int64))
+    return write_tensors(writer, path, shapes)
+
+
+def write_dflash(
+    folder: Path, vocabulary: TinyVocabulary, *, drafted: int = 0, markov: bool = False
+) -> Path:
+    """A Llama and, in a file beside it, its DFlash drafter."""
+    beside, some = folder / "llama-dflash.gguf", range(5, 5 + drafted)
+    write_dflash_drafter(beside, vocabulary, drafted=some, markov=markov)
+    return write_four_blocks(folder / "llama.gguf", vocabulary)
+
+
+def write_dflash_drafter(
+    path: Path,
+    vocabulary: TinyVocabulary,
+    *,
+    drafted: Sequence[int] = (),
+    layers: Sequence[int] = (1, 3),
+    reads: int = WIDTH,
+    block: int = 6,
+    mask: int = 0,
+    markov: bool = False,
+    dimensions: int = 1,
+) -> Path:
+    """A DFlash drafter of two layers.
+
+    Args:
+        drafted, layers, reads: see `write_eagle_drafter`.
+        block: tokens of its block, the root included.
+        mask: the token that stands for tokens to be drafted; negative if the file names none.
+        markov: write a DSpark drafter.
+        dimensions: of its positions.
+    """
+    writer = open_writer(path, DFLASH, vocabulary, 2, width=reads)
+    writer.add_key_length(HEAD)
+    writer.add_value_length(HEAD)
+    writer.add_array(f"{DFLASH}.target_layers", list(layers))
+    writer.add_uint32(f"{DFLASH}.block_size", block)
+    if mask >= 0:
+        writer.add_uint32("tokenizer.ggml.mask_token_id", mask)
+    if dimensions > 1:
+        writer.add_rope_dimension_sections([HEAD // 2, *[0] * (dimensions - 1)])
+    shapes = transformer_shapes(vocabulary, 2, ("attn", "ffn"), width=reads)
+    shapes |= {"fc": (reads, len(layers) * reads), "enc.output_norm": (reads,)}
+    for number in range(2):
+        shapes |= {f"blk.{number}.attn_{part}_norm": (HEAD,) for part in "qk"}
+    del shapes["token_embd"]
+    if markov:
+        tokens = len(vocabulary.tokens)
+        shapes |= {"markov_w1": (tokens, RANK), "markov_w2": (len(drafted) or tokens, RANK)}
+        shapes |= {"conf_proj": (1, reads + RANK), "conf_proj.bias": (1,)}
+    if drafted:
+        shapes["output"] = (len(drafted), reads)
         writer.add_tensor(DRAFT_VOCABULARY, np.array(drafted, np.int64))
     return write_tensors(writer, path, shapes)
 

@@ -84,6 +84,7 @@ def test_embeddings_that_are_the_output_matrix_too_count_once(
         ("an image projector", {"architecture": "clip"}),
         ("an adapter", {"kind": "adapter"}),
         ("an EAGLE-3 drafter", {"architecture": "eagle3"}),
+        ("a DFlash drafter", {"architecture": "dflash"}),
         ("a vocabulary", {"weights": 0}),
         ("an embedding model", {"architecture": "nomic-bert"}),
         ("an embedding model", {"pooling_type": 3}),

@@ -41,6 +41,7 @@ def test_parts_are_one_model_and_companions_are_none() -> None:
         "imatrix_unsloth.gguf",
         "mtp-model.gguf",
         "small-EAGLE3-F16.gguf",
+        "small-DFlash-F16.gguf",
         "README.md",
         "odd-00004-of-00003.gguf",
     ]

@@ -165,7 +165,7 @@ def test_numpy_drafts_what_torch_was_trained(trained: Workspace) -> None:
             context = tokens[: PROMPT + place + 1]
             text.hidden = states[place]
             assert text.begin(context) == 1
-            logits = text.next_row(context)[head.tokens]
+            logits = text.next_rows(context, 1)[0, head.tokens]
             # The folded matrices are halves.
             np.testing.assert_allclose(logits, expected[place][head.tokens], atol=0.05)
             tree = drafter.propose(Context(context, states[place], 0.0), 6)

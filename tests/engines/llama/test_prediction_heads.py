@@ -23,7 +23,7 @@ from engines.drafters.draft_model import DraftModel, DraftModelDrafter
 from engines.drafters.mtp import Heads, MtpDrafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
-from engines.llama import native, prediction_heads, probe, probe_process
+from engines.llama import heads_loading, native, prediction_heads, probe, probe_process
 from engines.llama.context import Weights
 from engines.llama.gguf import heads_file
 from engines.llama.model import load
@@ -35,6 +35,7 @@ from tests.engines.test_decode import NEVER, fixed, tokens
 from tests.engines.tiny import TinyVocabulary, write_llama
 from tests.engines.tiny_heads import (
     write_depth_heads,
+    write_dflash,
     write_eagle,
     write_hybrid,
     write_mixture,
@@ -54,9 +55,11 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
     "sharing": lambda folder: write_sharing(folder, WORDS),
     "eagle": lambda folder: write_eagle(folder, WORDS),
     "few": lambda folder: write_eagle(folder, WORDS, drafted=200),
+    "dflash": lambda folder: write_dflash(folder, WORDS),
+    "dspark": lambda folder: write_dflash(folder, WORDS, drafted=200, markov=True),
 }
 EAGLES = ("eagle", "few")
-EXACT = ("chained", "depth", "mixture", "sharing", *EAGLES)
+EXACT = ("chained", "depth", "mixture", "sharing", *EAGLES, "dflash", "dspark")
 """Kinds tested in exact mode; the hybrid's answers have no near-ties."""
 Open = Callable[[str, bool], LlamaTarget]
 
@@ -160,12 +163,12 @@ def test_the_heads_have_read_what_was_accepted(open_target: Open, kind: str) -> 
     text = [*PROMPT, *tokens(steps)]
     heads = heads_of(target)
     assert 0 < heads.begin(text) < len(PROMPT)
-    followed = heads.next_row(text).copy()
+    followed = heads.next_rows(text, 1).copy()
     target.rewind(0)
     list(target.prefill(text[:-1]))
     unread = len(text) - (kind in EAGLES)  # these begin with the second token
-    assert heads.begin(text) == (1 if heads.shares_cache else unread)
-    assert np.allclose(heads.next_row(text), followed, atol=1e-2)
+    assert heads.begin(text) == (1 if kind == "sharing" else unread)
+    assert np.allclose(heads.next_rows(text, 1), followed, atol=1e-2)
 
 
 def test_a_chat_that_is_loaded_is_drafted_from_its_next_token_on(open_target: Open) -> None:
@@ -204,7 +207,7 @@ def test_heads_run_on_as_many_threads_as_their_target(open_target: Open) -> None
     list(target.prefill(PROMPT))
     lib.llama_set_n_threads(heads._target.handle, 2, 2)  # as its tuner does before a pass
     heads.begin([*PROMPT, 7])
-    heads.next_row([*PROMPT, 7])
+    heads.next_rows([*PROMPT, 7], 1)
     assert lib.llama_n_threads(heads._context) == 2
     lib.llama_set_n_threads(heads._target.handle, 1, 1)
 
@@ -227,7 +230,7 @@ def test_on_a_device_heads_are_waited_for_before_their_outputs_are_read(
         monkeypatch.setattr(native, name, call)
     monkeypatch.setattr(heads, "_on_device", on_device)
     heads.begin([*PROMPT, 7])
-    heads.next_row([*PROMPT, 7])
+    heads.next_rows([*PROMPT, 7], 1)
     one = ["decode", *["synchronize"] * on_device]
     assert calls == [*one, *one, "get_logits"]
 
@@ -255,7 +258,7 @@ def test_heads_that_llama_cpp_cannot_run_are_left_out(
     assert target.heads is None
     assert "one prediction head of glm4moe, not 2" in target.heads_problem
     one = write_mixture(tmp_path / "one.gguf", WORDS)
-    monkeypatch.setattr(prediction_heads, "UNAVAILABLE", "no such function")
+    monkeypatch.setattr(heads_loading, "UNAVAILABLE", "no such function")
     target = load(one, threads=1, context_length=256, heads=True).target
     assert (target.heads, target.heads_problem) == (None, "no such function")
     plain = write_llama(tmp_path / "plain.gguf", WORDS)
@@ -317,7 +320,7 @@ def test_heads_that_do_not_fit_into_memory_are_left_out(
             raise ModelError("out of memory")
         return Weights(path, layers, **others)
 
-    monkeypatch.setattr(prediction_heads, "Weights", refuse)
+    monkeypatch.setattr(heads_loading, "Weights", refuse)
     path = write_mixture(tmp_path / "model.gguf", WORDS)
     target = load(path, threads=1, context_length=256, heads=True).target
     assert target.heads is None
@@ -342,7 +345,7 @@ def test_contexts_are_freed_before_their_weights(
         free(handle)
 
 
-@pytest.mark.parametrize("kind", ["mixture", "sharing", "few"])
+@pytest.mark.parametrize("kind", ["mixture", "sharing", "few", "dflash"])
 def test_the_probe_runs_heads(tmp_path: Path, kind: str) -> None:
     probe_process._run(WRITERS[kind](tmp_path), probe.HEADS)
 
