@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engines.llama import context, native
+from engines.llama import dflash, native
 from engines.llama.model import load
 from engines.llama.prediction_heads import READ_ROWS, PredictionHeads
 from engines.llama.target import LlamaTarget
@@ -79,7 +79,7 @@ def test_a_shorter_block_is_drafted_where_less_is_asked(opened: Open) -> None:
 
 def test_no_block_is_wider_than_a_pass(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """llama.cpp would abort the process."""
-    monkeypatch.setattr(context, "MICRO_BATCH", 16)
+    monkeypatch.setattr(dflash, "READ_ROWS", 16)
     pair = opened(block=40)
     assert pair[1].max_depth == len(drafted(pair, 60, 40)) == 15
 
