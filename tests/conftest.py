@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +19,10 @@ from tests.real_models import real_model
 
 # Tests that choose no model mean the embedded one, whatever is installed.
 os.environ[PACKAGED_MODELS_VARIABLE] = ""
+
+# In the background of a script or under nohup these are ignored, which child processes inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 gc.disable()  # until everything is imported
 
