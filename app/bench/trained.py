@@ -11,8 +11,8 @@ from app.models.gguf_files import model_parts
 from datastores.replay_buffer.record import ReplayRecord
 from engines.distillation.draft_model_trainee import DraftModelTrainee
 from engines.distillation.gate import steps_with_draft_model, tree_steps
-from engines.distillation.head import OutputMatrix
 from engines.distillation.head_trainee import HeadTrainee
+from engines.distillation.output_matrix import OutputMatrix
 from engines.distillation.reader import DraftModelReader, HeadReader, Reader
 from engines.distillation.trainee import Trainee
 from engines.drafter_simulation import SimulationCounts

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from app.engine.draft_model_versions import head_versions
@@ -52,16 +51,14 @@ class VersionedHead:
 def open_head(
     names: Sequence[str],
     resources: DraftResources,
-    path: Path,
     target: Target,
     locations: Locations,
 ) -> VersionedHead | None:
-    """Open the draft head of `target`, loaded from `path`, if it is one of the drafters `names`.
+    """Open the draft head of `target`, if it is one of the drafters `names`.
 
-    Safetensors folders have none, as it uses a GGUF file's output matrix, nor have models whose
-    hidden states cannot be read. Errors are collected in `resources`.
+    Models whose hidden states cannot be read have none. Errors are collected in `resources`.
     """
-    if HeadDrafter.name not in names or path.is_dir() or not target.width:
+    if HeadDrafter.name not in names or not target.width:
         return None
     versioned = VersionedHead(target.fingerprint, target.width, target.vocabulary_size, locations)
     versioned.open(resources)

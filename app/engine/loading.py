@@ -119,7 +119,7 @@ def load(
         names, locations, model.target, model.vocabulary, config.crest.max_bytes
     )
     versioned = _open_draft_model(setup, chosen, model, resources)
-    versioned_head = open_head(names, resources, path, model.target, locations)
+    versioned_head = open_head(names, resources, model.target, locations)
     if resources.draft_model is not None or versioned_head is not None:
         resources.replay = open_replay(locations, model.target)
     return Engine(

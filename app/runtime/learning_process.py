@@ -36,8 +36,8 @@ from datastores.errors import SpecchatError
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.child_process import LOWEST_PRIORITY, emit, run_child
 from engines.distillation.draft_model_trainee import DraftModelTrainee
-from engines.distillation.head import OutputMatrix
 from engines.distillation.head_trainee import HEAD, HeadTrainee
+from engines.distillation.output_matrix import OutputMatrix
 from engines.distillation.payoff import PassCosts
 from engines.distillation.round import RoundResult, TrainingStep, run_round
 from engines.distillation.versions import Versions

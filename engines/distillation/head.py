@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from datastores.errors import ModelError, StoreError
 from datastores.replay_buffer.record import ReplayRecord
+from engines.distillation.output_matrix import OutputMatrix
 from engines.drafters.head import EPSILON, FOLDED, FORMAT, NETWORK, RECENT
 from engines.target import Floats
 
@@ -86,51 +87,18 @@ def frequent_tokens(records: Iterable[ReplayRecord], vocabulary: int) -> NDArray
     return np.sort(np.array(ranked[:DRAFT_VOCABULARY], np.int64))
 
 
-class OutputMatrix:
-    """The output matrix of the target in the parts of a GGUF model, read a few rows at a time.
+def draft_vocabulary(matrix: OutputMatrix, tokens: NDArray[np.int64]) -> DraftVocabulary:
+    """The draft vocabulary of `tokens`, with their rows in the target's output matrix.
 
-    Attributes:
-        size: number of tokens.
-        width: length of a row.
+    Raises:
+        ModelError: they cannot be read.
     """
-
-    def __init__(self, path: Path, *parts: Path) -> None:
-        """Open all files of the model.
-
-        Raises:
-            ModelError: one cannot be read, or none has such a matrix.
-        """
-        from gguf import GGUFReader
-
-        self._path = path
-        try:
-            every = (tensor for part in (path, *parts) for tensor in GGUFReader(part).tensors)
-            tensors = {tensor.name: tensor for tensor in every}
-            # Models that tie both matrices have only the embeddings.
-            self._tensor = tensors.get("output.weight") or tensors["token_embd.weight"]
-        except (OSError, ValueError, IndexError, KeyError) as error:
-            raise ModelError(f"{path} cannot be read as a GGUF file: {error}") from error
-        self.width, self.size = (int(each) for each in self._tensor.shape)
-
-    def vocabulary(self, tokens: NDArray[np.int64]) -> DraftVocabulary:
-        """The draft vocabulary of `tokens`.
-
-        Raises:
-            ModelError: weights of this type cannot be read.
-        """
-        from gguf.quants import dequantize
-
-        kind = self._tensor.tensor_type
-        try:
-            rows = np.array(dequantize(self._tensor.data[tokens], kind), np.float32)
-        except NotImplementedError as error:
-            message = f"no draft head can be made for {self._path}: it is of type {kind.name}"
-            raise ModelError(message) from error
-        index = np.full(self.size, len(tokens), np.int64)
-        index[tokens] = np.arange(len(tokens))
-        spread = max(float(rows.std()), EPSILON)
-        scaled, kept = torch.from_numpy(rows / spread), torch.from_numpy(tokens)
-        return DraftVocabulary(kept, scaled, torch.from_numpy(index), spread)
+    rows = matrix.rows(tokens)
+    index = np.full(matrix.size, len(tokens), np.int64)
+    index[tokens] = np.arange(len(tokens))
+    spread = max(float(rows.std()), EPSILON)
+    scaled, kept = torch.from_numpy(rows / spread), torch.from_numpy(tokens)
+    return DraftVocabulary(kept, scaled, torch.from_numpy(index), spread)
 
 
 def trainable(record: ReplayRecord) -> bool:

@@ -27,7 +27,7 @@ from engines.distillation.head import (
     SAMPLED_STATES,
     DraftVocabulary,
     HeadModel,
-    OutputMatrix,
+    draft_vocabulary,
     frequent_tokens,
     head_loss,
     make_head_batch,
@@ -35,6 +35,7 @@ from engines.distillation.head import (
     trainable,
     write_head,
 )
+from engines.distillation.output_matrix import OutputMatrix
 from engines.distillation.payoff import PassCosts, measure_payoff
 from engines.distillation.reader import HeadReader
 from engines.distillation.trainee import STEPS, TrainingSplit
@@ -99,7 +100,7 @@ class HeadTrainee:
         self, version: Path | None, split: TrainingSplit, settings: TrainingSettings
     ) -> Trainer:
         tokens = frequent_tokens([*split.new, *split.older], self._matrix.size)
-        vocabulary = self._vocabulary = self._matrix.vocabulary(tokens)
+        vocabulary = self._vocabulary = draft_vocabulary(self._matrix, tokens)
         torch.manual_seed(settings.seed)
         model = HeadModel(self._matrix.width)
         if version is not None:

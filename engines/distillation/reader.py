@@ -14,12 +14,13 @@ from engines.distillation.acceptance import PREFERRED, Shares, answer_acceptance
 from engines.distillation.batches import ROW_ELEMENTS
 from engines.distillation.head import (
     HeadModel,
-    OutputMatrix,
+    draft_vocabulary,
     first_logits,
     make_head_batch,
     read_weights,
 )
 from engines.distillation.model import Llama
+from engines.distillation.output_matrix import OutputMatrix
 from engines.distillation.weights import read_llama_file
 from engines.sampler import Sampling
 from engines.target import Floats
@@ -81,7 +82,7 @@ class HeadReader:
             ModelError: the file cannot be read.
         """
         weights, tokens = read_weights(path)
-        self._vocabulary = matrix.vocabulary(tokens)
+        self._vocabulary = draft_vocabulary(matrix, tokens)
         self._model = HeadModel(matrix.width)
         self._model.load_state_dict(weights)
         self._model.eval()

@@ -21,7 +21,8 @@ from app.engine.loading import adopt_versions, load
 from app.locations import Locations
 from app.models.discovery import embedded
 from datastores.replay_buffer.store import ReplayBuffer
-from engines.distillation.head import HeadModel, OutputMatrix, write_head
+from engines.distillation.head import HeadModel, draft_vocabulary, write_head
+from engines.distillation.output_matrix import OutputMatrix
 from engines.distillation.versions import HEAD_FILE, Version, Versions
 from engines.fingerprint import fingerprint
 from tests.datastores.replay_buffer.records import VOCABULARY, record
@@ -34,7 +35,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The file of a head for the embedded model that knows nothing."""
     matrix = OutputMatrix(embedded())
     path = tmp_path_factory.mktemp("head") / HEAD_FILE
-    vocabulary = matrix.vocabulary(np.arange(64))
+    vocabulary = draft_vocabulary(matrix, np.arange(64))
     write_head(HeadModel(matrix.width).state_dict(), vocabulary, TARGET, path)
     return path.read_bytes()
 

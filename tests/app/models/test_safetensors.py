@@ -287,7 +287,7 @@ def test_a_folder_answers_as_its_gguf_does_drafted(tmp_path: Path, locations: Lo
     folder = write_embedded_folder(tmp_path / "folder", load_target(embedded(), device="cpu"))
     answers = []
     for choice in (str(embedded()), str(folder)):
-        drafters = ("prompt", "recycle")
+        drafters = ("prompt", "recycle", "head")
         options = Options(
             model=choice, drafters=drafters, draft_tokens=4, temperature=0.0, max_tokens=30
         )
@@ -301,5 +301,8 @@ def test_a_folder_answers_as_its_gguf_does_drafted(tmp_path: Path, locations: Lo
         accepted = stored.statistics["accepted"]
         assert isinstance(accepted, int)
         assert accepted > 0
+        replay = engine.resources.replay
+        assert replay is not None
+        assert replay.count_after(0, with_states=True) == 1, "a draft head learns from it"
         engine.close()
     assert answers[0] == answers[1]

@@ -22,8 +22,14 @@ from engines.distillation import gate, head_trainee, payoff
 from engines.distillation import head as module
 from engines.distillation import round as rounds
 from engines.distillation.acceptance import WHOLE, answer_acceptances
-from engines.distillation.head import HeadModel, OutputMatrix, make_head_batch, trainable
+from engines.distillation.head import (
+    HeadModel,
+    draft_vocabulary,
+    make_head_batch,
+    trainable,
+)
 from engines.distillation.head_trainee import HeadTrainee
+from engines.distillation.output_matrix import OutputMatrix
 from engines.distillation.payoff import PassCosts
 from engines.distillation.reader import HeadReader
 from engines.distillation.round import RoundResult, TrainingStep, run_round
@@ -89,8 +95,8 @@ def test_the_output_matrix_may_be_in_another_shard(workspace: Workspace, tmp_pat
     shutil.copy(workspace.draft_model, second)
     tokens = np.arange(9)
     models = ((first, second), (workspace.draft_model,))
-    found, whole = (OutputMatrix(*parts).vocabulary(tokens) for parts in models)
-    assert torch.equal(found.rows, whole.rows)
+    found, whole = (OutputMatrix(*parts).rows(tokens) for parts in models)
+    assert np.array_equal(found, whole)
     second.unlink()
     with pytest.raises(ModelError, match="cannot be read"):
         OutputMatrix(first, second)
@@ -180,7 +186,7 @@ def test_batches_hold_each_state_with_what_followed(workspace: Workspace) -> Non
     record = next(iter(workspace.buffer.records(with_states=True)))
     matrix = OutputMatrix(workspace.draft_model)
     every = np.arange(matrix.size)
-    batch = make_head_batch([record], matrix.vocabulary(every))
+    batch = make_head_batch([record], draft_vocabulary(matrix, every))
     tokens = record.tokens
     assert len(batch.hidden) == ANSWER - 1
     for row in range(ANSWER - 1):
@@ -193,7 +199,7 @@ def test_batches_hold_each_state_with_what_followed(workspace: Workspace) -> Non
             assert 0.0 < chances.sum() <= 1.01
             assert batch.likely[row, depth, 0] == token
         assert batch.chances[row, len(following) :].sum() == 0
-    narrow = make_head_batch([record], matrix.vocabulary(every[:20]))
+    narrow = make_head_batch([record], draft_vocabulary(matrix, every[:20]))
     assert (narrow.likely[narrow.chances > 0] < 20).all()
 
 
@@ -288,7 +294,7 @@ def test_a_batch_of_unknown_states_still_teaches_tokens(workspace: Workspace) ->
     matrix = OutputMatrix(workspace.draft_model)
     record = next(trainee(workspace).records(workspace.buffer))
     zeros = encode(np.zeros((1, matrix.width), np.float32))
-    vocabulary = matrix.vocabulary(np.arange(64))
+    vocabulary = draft_vocabulary(matrix, np.arange(64))
     batch = make_head_batch([replace(record, states=zeros)], vocabulary)
     loss = module.head_loss(HeadModel(matrix.width), batch, vocabulary)
     assert torch.isfinite(loss)
