@@ -17,6 +17,7 @@ from safetensors.numpy import save_file
 
 from app.config import Options
 from app.conversation.assistant import Assistant
+from app.engine.draft_model_versions import replay_path
 from app.engine.loading import load
 from app.interface.models.switch import hint_about_pytorch
 from app.locations import Locations, ModelFolders
@@ -29,6 +30,7 @@ from app.models.safetensors import CPU, CUDA, MPS, read_safetensors
 from app.models.selection import catalogue, choose, first_launch_offer
 from datastores.chats.history import History
 from datastores.errors import InputError, ModelError
+from datastores.replay_buffer.store import ReplayBuffer
 
 CONFIG: dict[str, Any] = {
     "model_type": "llama",
@@ -301,8 +303,8 @@ def test_a_folder_answers_as_its_gguf_does_drafted(tmp_path: Path, locations: Lo
         accepted = stored.statistics["accepted"]
         assert isinstance(accepted, int)
         assert accepted > 0
-        replay = engine.resources.replay
-        assert replay is not None
-        assert replay.count_after(0, with_states=True) == 1, "a draft head learns from it"
         engine.close()
+        path = replay_path(locations, engine.target.fingerprint)
+        with closing(ReplayBuffer.existing(path)) as replay:
+            assert replay.count_after(0, with_states=True) == 1, "a draft head learns from it"
     assert answers[0] == answers[1]
