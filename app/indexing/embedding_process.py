@@ -2,8 +2,7 @@
 
 Passages are embedded in batches of about `BATCH_S` and are searchable at once. Stopping loses one
 batch: what has no vector yet is found in the store. Batches and lengths hardly matter to the CPU
-time, which is spent in matrix products: on two cores all-MiniLM-L6-v2 takes 210 to 240 µs for a
-token with 32 to 512 tokens in a pass, and 285 µs in one text of 512.
+time, which is spent in matrix products.
 
 The child, `python -m app.indexing.embedding_process`, embeds one batch for each request, so that it
 does nothing while its parent has other things to do. It also pauses within a batch, between two
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
 BATCH_S = 0.1
 """Time for a batch of passages: it is doubled after half of it, and halved after more."""
 MAX_BATCH = 64
+MANY = 32
+"""Passages from which a copy of the model that is faster pays off (`engines.llama.bf16_copy`)."""
 EMBEDDER = "app.indexing.embedding_process"
 MORE = "more"
 """The request for a batch."""
@@ -48,13 +49,19 @@ class EmbeddingProgress:
 
 
 def load_model(
-    path: Path, locations: Locations, *, threads: int = 0, pausable: bool = False
+    path: Path,
+    locations: Locations,
+    *,
+    threads: int = 0,
+    pausable: bool = False,
+    many: bool = False,
 ) -> EmbeddingModel:
     """The embedding model at `path`; one that did not come with specchat is probed first.
 
     Args:
         threads: 0 for one per physical core.
         pausable: whether it pauses in `datastores.pauses` while it encodes.
+        many: whether it encodes many passages; see `EmbeddingModel`.
 
     Raises:
         ModelError: it is missing or cannot be used.
@@ -67,7 +74,7 @@ def load_model(
         )
     shipped = path.parent == Path(str(files("assets")))
     probed = None if shipped else locations.probes
-    return EmbeddingModel(path, probe_cache=probed, threads=threads, pausable=pausable)
+    return EmbeddingModel(path, probe_cache=probed, threads=threads, pausable=pausable, many=many)
 
 
 def is_embedding_due(passages: PassageStore, path: Path) -> bool:
@@ -102,15 +109,15 @@ def embed(
         StoreError: the store cannot be read or written.
         ModelError: the model cannot be used.
     """
-    stored, model = (
-        StoredVectors(passages),
-        load_model(path, locations, threads=threads, pausable=pausable),
+    stored = StoredVectors(passages)
+    model = load_model(
+        path, locations, threads=threads, pausable=pausable, many=_left(stored, path) >= MANY
     )
     embedder = _embedder(stored, model)
     stored.bind(embedder)
     done, total = stored.counts()
     yield EmbeddingProgress(done, total)
-    last, size = b"", 1
+    last, size = b"", model.parallel
     while batch := stored.unembedded(last, size):
         started = perf_counter()
         encodings = model.encode_passages([one.text for one in batch])
@@ -121,7 +128,14 @@ def embed(
         if seconds < BATCH_S / 2:
             size = min(2 * size, MAX_BATCH)
         elif seconds > BATCH_S:
-            size = max(size // 2, 1)
+            size = max(size // 2, model.parallel)
+
+
+def _left(stored: StoredVectors, path: Path) -> int:
+    """Number of passages that the model at `path` has to embed."""
+    embedded, total = stored.counts()
+    known = stored.embedder
+    return total - (embedded if known is not None and known.path == str(path) else 0)
 
 
 def _embedder(stored: StoredVectors, model: EmbeddingModel) -> Embedder:

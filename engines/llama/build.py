@@ -57,7 +57,12 @@ def unused_features(system_info: str, cpu_info: str) -> list[str]:
     }
     if not flags:
         return []
-    entries = system_info.replace("CPU :", "|").split("|")
-    used = {entry.split("=")[0].strip() for entry in entries if entry.strip().endswith("= 1")}
+    used = used_features(system_info)
     wanted = [name for name, flag in FEATURES.items() if flag in flags] + list(PARTS)
     return [name for name in wanted if name not in used]
+
+
+def used_features(system_info: str) -> set[str]:
+    """Features of the processor and parts of llama.cpp that are on in its line `system_info`."""
+    entries = system_info.replace("CPU :", "|").split("|")
+    return {entry.split("=")[0].strip() for entry in entries if entry.strip().endswith("= 1")}

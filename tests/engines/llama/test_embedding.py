@@ -113,3 +113,26 @@ def test_an_embedding_model_is_probed_as_one(file: Path, tmp_path: Path) -> None
     cache = tmp_path / "models.json"
     EmbeddingModel(file, probe_cache=cache, threads=1)
     assert str(file) in cache.read_text()
+
+
+def test_passes_that_run_at_once_give_the_same_encodings(file: Path) -> None:
+    texts = [" ".join((WORDS * 3)[: 1 + number % 17]) for number in range(3 * MAX_TEXTS)]
+    alone = EmbeddingModel(file, threads=1)
+    several = EmbeddingModel(file, threads=3)
+    assert (alone.parallel, several.parallel) == (1, 3)
+    found = zip(alone.encode_passages(texts), several.encode_passages(texts), strict=True)
+    for one, other in found:
+        assert np.array_equal(one.states, other.states)
+        assert np.array_equal(one.vector, other.vector)
+
+
+def test_a_failure_in_one_of_several_passes_is_raised(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = EmbeddingModel(file, threads=2)
+    texts = ["walrus"] * (2 * MAX_TEXTS)
+    with monkeypatch.context() as patch:
+        patch.setattr("engines.llama.native.decode", lambda context, batch: 1)
+        with pytest.raises(ModelError, match="cannot be run"):
+            model.encode_passages(texts)
+    assert len(model.encode_passages(texts)) == len(texts)
