@@ -51,9 +51,14 @@ Qwen2.5-Coder 1.5B declines most questions if it comes after the excerpts, or if
 to decline with; without "Do not guess" it answers from excerpts about other things."""
 MAX_CONTEXT_SHARE = 0.25
 """Share of the context for passages."""
-MAX_PASSAGE_TOKENS = 1024
+MAX_PASSAGE_TOKENS = 512
 """Most tokens of passages after the first: a model of 1.5 B weights reads 50 to 80 tokens per
-second on two cores."""
+second on two cores.
+
+Of 423 development questions about notes, manuals, mails, chats and prose, .548 are given the
+passage that answers them, with this and with 1,024 tokens; .544 with 384, .513 with 256, and .452
+with 128, which such a model reads in about 2 s. Of 41 that need two documents .76 are given both;
+.71, .59 and .37."""
 MAX_SOURCE_CHARACTERS = 200
 MIN_MATERIAL = 300
 """Characters from which a message without code may answer later questions."""
