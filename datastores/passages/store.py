@@ -78,7 +78,7 @@ def _passages(db: Database) -> None:
     )
 
 
-SCHEMA = Schema(9, _passages, lasting=frozenset({"texts", "chunks"}), cache=True)
+SCHEMA = Schema(10, _passages, lasting=frozenset({"texts", "chunks"}), cache=True)
 
 
 class PassageStore:

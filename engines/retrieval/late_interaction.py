@@ -3,7 +3,9 @@
 The vector of a passage averages all that it says, so that a note on five matters is near to no
 question about one of them. Here every token of the question looks for the passage's most similar
 token (MaxSim: Khattab and Zaharia, "ColBERT", SIGIR 2020, section 3.3). The states are those of an
-embedding model that was not trained for it; a passage's are known by their signs alone.
+embedding model that was not trained for it; a passage's are known by their signs alone. Unlike in
+ColBERT, a passage that matches all tokens somewhat is better than one that matches some of them
+well and others not at all: it may be about another thing of the same kind.
 """
 
 from __future__ import annotations
@@ -18,6 +20,18 @@ STEPS = 127
 """Steps of a question's states to each side of zero. Sums of integers below 2^24 are exact in
 single precision, whatever their order, so that a passage has the same score everywhere."""
 
+UNEVENNESS = 0.75
+"""Standard deviations, over the question's tokens, that are subtracted from the mean of their
+matches.
+
+Of the development questions of `reranking.TOKEN_WEIGHT` (which is 7 here) the right passage ranks
+first, and among the first three, with 0, .25, .5, .75 and 1: .482 and .693, .493 and .701, .507 and
+.708, .518 and .702, .522 and .701; in each of the four corpora more are first. A soft minimum gains
+.505 to .512, the mean logarithm .495, the mean absolute deviation .514. With a soft minimum,
+matches in windows of 24 to 96 tokens, the other passages of a document, and the question's tokens
+without those that begin and end it gain nothing; nor do tokens weighted by how much their matches
+differ between passages."""
+
 
 class AskedTokens:
     """The tokens of a question, whose `states` are float32 [tokens, width]."""
@@ -26,14 +40,15 @@ class AskedTokens:
         largest = float(np.abs(states).max(initial=1e-9))
         self._steps = np.rint(states * (STEPS / largest)).astype(np.float32)
         self._sums = self._steps.sum(axis=1, dtype=np.float32)
-        tokens, width = states.shape
-        self._scale: float = largest / (STEPS * sqrt(width) * max(tokens, 1))
+        width = states.shape[1]
+        self._scale: float = largest / (STEPS * sqrt(width))
 
     def similarity(self, passage: Signs) -> float:
-        """The mean, over the question's tokens, of the largest cosine with a token of `passage`
-        [tokens, bytes]; 0.0 if either has no tokens."""
+        """How well and how evenly the question's tokens are matched by those of `passage` [tokens,
+        bytes]: of each, the largest cosine counts. 0.0 if either has no tokens."""
         if not len(passage) or not len(self._steps):
             return 0.0
         ones = np.unpackbits(passage, axis=1, count=self._steps.shape[1]).astype(np.float32)
         products = 2 * (self._steps @ ones.T).max(axis=1) - self._sums
-        return float(products.sum(dtype=np.float64)) * self._scale
+        matches = products.astype(np.float64) * self._scale
+        return float(matches.mean() - UNEVENNESS * matches.std())

@@ -185,7 +185,7 @@ def test_a_token_cache_keeps_its_texts_and_indexes_them(tmp_path: Path) -> None:
         assert match.following == list(range(70_020, 70_040))
 
 
-@pytest.mark.parametrize("version", range(1, 9))
+@pytest.mark.parametrize("version", range(1, 10))
 def test_passages_begin_anew(tmp_path: Path, version: int) -> None:
     path = tmp_path / "passages.db"
     path.write_bytes(older_database("passages", version))
