@@ -75,11 +75,16 @@ and the mean of a passage's two best matches, as one."""
 NEARNESS_FIT = 0.25
 """Weight of the same in the fit."""
 
-NEARNESS_LEAD = 0.75
-"""As `NEARNESS_FIT`, where a passage only has to lead: a model that can be told to judge passages
-loses more by a missing one than by a wrong one."""
-MIN_LEAD = 0.75
-"""Minimum fit of a passage that leads: one standard deviation of similarity suffices."""
+NEARNESS_LEAD = 0.5
+"""As `NEARNESS_FIT`, of the similarity of passages and of tokens, where a passage only has to lead:
+a model that can be told to judge passages loses more by a missing one than by a wrong one."""
+MIN_LEAD = 1.4
+"""Minimum fit of a passage that leads.
+
+Of 423 development questions about notes, manuals, mails, chats, prose and code .612 are given the
+passage that answers them, of 41 that need two documents .73 both, in 2.7 passages; of 100 about
+commands .87 are given anything. By passages alone (.75 of a standard deviation, at least .75): .556
+and .71 in 2.7 passages, and .91; by tokens alone, in as many, .608, .68 and .89."""
 MIN_COVERAGE = 0.3
 """The same in languages whose words have no translations: minimum BM25 score relative to the rarity
 of the question's words that are in any passage."""
@@ -134,6 +139,7 @@ class Reranker:
         self._matches: dict[int, float] = {}
         self._likelihoods: dict[int, float] = {}
         self._beyond_chance: dict[int, float] = {}
+        self._tokens_beyond_chance: dict[int, float] = {}
         self._parse = parse
         self._nearness: Nearness | None = None
         if dense is not None:
@@ -167,14 +173,13 @@ class Reranker:
         self._matches = dict(zip(ids, matches, strict=True))
         best = best_items(self._parse([one.chunk for one in passages]), self.question)
         self._likelihoods = {number: item.score for number, item in zip(ids, best, strict=True)}
-        tokens = dict[int, float]()
         if self._nearness is not None:
             self._beyond_chance = self._nearness.beyond_chance(ids)
-            tokens = self._nearness.tokens_beyond_chance(ids)
+            self._tokens_beyond_chance = self._nearness.tokens_beyond_chance(ids)
         scored = []
         for one, item, match in zip(passages, best, matches, strict=True):
             near = NEARNESS_WEIGHT * self._beyond_chance.get(one.id, 0.0)
-            near += TOKEN_WEIGHT * tokens.get(one.id, 0.0)
+            near += TOKEN_WEIGHT * self._tokens_beyond_chance.get(one.id, 0.0)
             scored.append((ScoredPassage(one, item.score + BM25_WEIGHT * match + near), item))
         return scored
 
@@ -231,12 +236,13 @@ class Reranker:
         return [one for one, its in zip(ranked, leads, strict=True) if its >= least]
 
     def _lead(self, passage: int, shares: bool) -> float:
-        """Fit of a passage by its words and its embedding, less what chance gives.
+        """Fit of a passage by its words and its embeddings, less what chance gives.
 
         Args:
             shares: whether it shares enough of the question's rare words.
         """
-        near = NEARNESS_LEAD * self._beyond_chance.get(passage, 0.0)
+        near = self._beyond_chance.get(passage, 0.0)
+        near = NEARNESS_LEAD * (near + self._tokens_beyond_chance.get(passage, 0.0))
         if self.question.is_known:
             words = self._fit(passage, CHANCE * growth_of(self._searched()))
         else:

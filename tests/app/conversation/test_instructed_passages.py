@@ -53,7 +53,8 @@ def put(imports: ImportedTexts, texts: Mapping[str, str]) -> None:
 
 
 class Similar:
-    """A dense retriever with given similarities, in standard deviations of unrelated texts."""
+    """A dense retriever with given similarities of passages and their tokens, in standard
+    deviations of unrelated texts."""
 
     unrelated = UnrelatedTexts(0.0, 1.0)
     embedder = Embedder("a fingerprint", "/models/embedder.gguf", 1, unrelated, unrelated)
@@ -75,7 +76,7 @@ class Similar:
         return [scores.get(number, MISSING) for number in passages]
 
     def score_tokens(self, query: AskedTokens, passages: Sequence[int]) -> list[float]:
-        return [MISSING for _ in passages]
+        return self.score_vector(np.ones(1, np.float32), passages)
 
 
 def leading(
@@ -130,7 +131,7 @@ def test_the_better_the_chat_explains_it_the_more_a_passage_has_to_lead(
 ) -> None:
     stranger = "def test_rows():\n    assert parse([]) == []  # a list of rows, an empty one"
     put(imports, {"test_rows.py": stranger})
-    question, near = "Why does parse_rows return a list of empty rows?", {"test_rows.py": 1.5}
+    question, near = "Why does parse_rows return a list of empty rows?", {"test_rows.py": 2.0}
     assert leading(imports, question, near) == ["test_rows.py"]
     assert leading(imports, question, near, [CODE]) == []
     assert leading(imports, question, near, ["A text about umbrellas."]) == ["test_rows.py"]
