@@ -40,11 +40,13 @@ MIN_SHARED = 2e9
 """Tokens times weights of a pass from which several threads share it: below, it takes some 10 ms of
 one, and on a busy machine the others arrive late. A question of 12 tokens took 4 ms of CPU with one
 thread of two and 15 ms with both (all-MiniLM-L6-v2); beside load 5 and up to 1,260 ms of time."""
-MAX_PARALLEL = 1.5e8
-"""Weights up to which the passes of several texts run at once, each by one thread, instead of one
-after another by all. Operations of small models are so short that threads wait for each other: two
-took 270 and 195 µs of CPU for a token, 249 and 166 apart (all-MiniLM-L6-v2 in 8 bits and BF16,
-minimum of 14 on two busy cores; the medians 296 and 231, 256 and 170). Each takes a context."""
+MAX_PARALLEL = 4
+"""Passes that run at once, each in a context, which takes 63 MB for all-MiniLM-L6-v2."""
+MAX_PARALLEL_WEIGHTS = 1.5e8
+"""Weights up to which passes run at once, instead of one after another by all threads. Operations
+of small models are so short that threads wait for each other: two took 270 and 195 µs of CPU for a
+token, 249 and 166 apart (all-MiniLM-L6-v2 in 8 bits and BF16, minimum of 14 on two busy cores; the
+medians 296 and 231, 256 and 170)."""
 PREFIXES = (
     ("nomic", "search_query: ", "search_document: "),
     ("e5", "query: ", "passage: "),
@@ -105,8 +107,8 @@ class EmbeddingModel:
         self.width = self._weights.width
         self._vocabulary = LlamaVocabulary(self._weights)
         self.max_tokens = min(MICRO_BATCH, self._weights.trained_length)
-        small = self._weights.parameters <= MAX_PARALLEL and not self._weights.on_device
-        self.parallel = self._threads if small and not pausable else 1
+        small = self._weights.parameters <= MAX_PARALLEL_WEIGHTS and not self._weights.on_device
+        self.parallel = min(self._threads, MAX_PARALLEL) if small and not pausable else 1
         self._lock = Lock()
         name = f"{self._weights.metadata('general.name')} {path.stem}".lower().replace(" ", "-")
         found = (prefixes for part, *prefixes in PREFIXES if part in name)
@@ -157,9 +159,10 @@ class EmbeddingModel:
         return self._contexts[0].encode(texts, 1 if alone else self._threads)
 
     def _encode_in_parallel(self, passes: Sequence[Sequence[list[int]]]) -> list[Encoding]:
-        """The encodings of several passes, each by one thread over a context of its own."""
+        """The encodings of several passes, each in a context with a share of the threads."""
         while len(self._contexts) < min(len(passes), self.parallel):
             self._contexts.append(_TextContext(self._weights, self.path))
+        share = self._threads // self.parallel
         idle = SimpleQueue[_TextContext]()
         for context in self._contexts:
             idle.put(context)
@@ -167,7 +170,7 @@ class EmbeddingModel:
         def encode(texts: Sequence[list[int]]) -> list[Encoding]:
             context = idle.get()
             try:
-                return context.encode(texts, 1)
+                return context.encode(texts, share)
             finally:
                 idle.put(context)
 
