@@ -10,7 +10,7 @@ import numpy as np
 
 from datastores.passages.embeddings import Encoding, UnrelatedTexts, signs_of
 from engines.llama.embedding import EmbeddingModel
-from engines.retrieval.late_interaction import AskedTokens
+from engines.retrieval.late_interaction import AskedTokens, similarity
 from engines.target import Floats
 
 MIN_DEVIATION = 1e-3
@@ -70,7 +70,7 @@ def compare_unrelated(model: EmbeddingModel) -> tuple[UnrelatedTexts, UnrelatedT
     asked, said = model.encode_queries(QUESTIONS), model.encode_passages(ANSWERS)
     products = np.array([one.vector for one in asked]) @ np.array([one.vector for one in said]).T
     signs = [signs_of(one.states) for one in said]
-    matches = [[tokens.similarity(one) for one in signs] for tokens in map(_tokens, asked)]
+    matches = [[similarity(tokens.matches(one)) for one in signs] for tokens in map(_tokens, asked)]
     return _unrelated(products), _unrelated(np.array(matches, np.float32))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from datastores.passages.chunks import Passage
 from datastores.passages.embeddings import Embedder, Encoding, StoredVectors, Vectors
 from datastores.passages.store import PassageStore
-from engines.retrieval.late_interaction import AskedTokens
+from engines.retrieval.late_interaction import AskedTokens, Matches
 from engines.retrieval.protocol import ScoredPassage
 from engines.retrieval.vectors import VectorIndex
 
@@ -97,13 +97,10 @@ class DenseRetriever:
         scores = dict(zip(known, self._index.score(query, known), strict=True))
         return [scores.get(number, MISSING) for number in passages]
 
-    def score_tokens(self, query: AskedTokens, passages: Sequence[int]) -> list[float]:
-        """The similarity to `query` of the tokens of each of `passages` (ids); `MISSING` without
-        a vector."""
+    def match_tokens(self, query: AskedTokens, passages: Sequence[int]) -> dict[int, Matches]:
+        """Id → matches of the tokens of `query`, for those of `passages` that have a vector."""
         signs = self._stored.load_tokens(self.embedder, passages)
-        return [
-            query.similarity(signs[number]) if number in signs else MISSING for number in passages
-        ]
+        return {number: query.matches(signs[number]) for number in passages if number in signs}
 
     def _vectors(self, queries: Sequence[str]) -> Vectors:
         vectors = [one.vector for one in self.encode(queries)]

@@ -13,8 +13,12 @@ from __future__ import annotations
 from math import sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from datastores.passages.embeddings import Signs, Vectors
+
+Matches = NDArray[np.float64]
+"""Of each token of a question, the largest cosine with a token of a passage [tokens]."""
 
 STEPS = 127
 """Steps of a question's states to each side of zero. Sums of integers below 2^24 are exact in
@@ -43,12 +47,21 @@ class AskedTokens:
         width = states.shape[1]
         self._scale: float = largest / (STEPS * sqrt(width))
 
-    def similarity(self, passage: Signs) -> float:
-        """How well and how evenly the question's tokens are matched by those of `passage` [tokens,
-        bytes]: of each, the largest cosine counts. 0.0 if either has no tokens."""
+    def matches(self, passage: Signs) -> Matches:
+        """The matches of the question's tokens in `passage` [tokens, bytes]; zeros if it has
+        none."""
         if not len(passage) or not len(self._steps):
-            return 0.0
+            return np.zeros(len(self._steps))
         ones = np.unpackbits(passage, axis=1, count=self._steps.shape[1]).astype(np.float32)
         products = 2 * (self._steps @ ones.T).max(axis=1) - self._sums
-        matches = products.astype(np.float64) * self._scale
-        return float(matches.mean() - UNEVENNESS * matches.std())
+        matches: Matches = products.astype(np.float64) * self._scale
+        return matches
+
+
+def similarity(matches: Matches) -> Matches:
+    """How well and how evenly a question is matched, by its `matches` [..., tokens]: [...]."""
+    if not matches.shape[-1]:
+        return np.zeros(matches.shape[:-1])
+    spread: Matches = matches.std(axis=-1)
+    mean: Matches = matches.mean(axis=-1)
+    return mean - UNEVENNESS * spread

@@ -14,9 +14,9 @@ from collections.abc import Collection, Sequence
 from math import log
 
 from datastores.passages.chunks import Passage
-from datastores.passages.embeddings import Encoding, UnrelatedTexts
+from datastores.passages.embeddings import Encoding
 from engines.retrieval.dense import MISSING, DenseRetriever
-from engines.retrieval.late_interaction import AskedTokens
+from engines.retrieval.late_interaction import AskedTokens, Matches, similarity
 
 CHANCE, GROWTH, FEW = 1.0, 0.3, 3
 """Expected best similarity of up to `FEW` unrelated passages in standard deviations, and its growth
@@ -62,18 +62,18 @@ class Nearness:
     def beyond_chance(self, passages: Sequence[int]) -> dict[int, float]:
         """Id → standard deviations beyond chance, for those of `passages` that have a vector."""
         scores = self._retriever.score_vector(self._question, passages)
-        return self._beyond(passages, scores, self._retriever.embedder.unrelated)
-
-    def tokens_beyond_chance(self, passages: Sequence[int]) -> dict[int, float]:
-        """The same by late interaction of their tokens."""
-        scores = self._retriever.score_tokens(self._tokens, passages)
-        return self._beyond(passages, scores, self._retriever.embedder.unrelated_tokens)
-
-    def _beyond(
-        self, passages: Sequence[int], scores: Sequence[float], scale: UnrelatedTexts
-    ) -> dict[int, float]:
+        scale = self._retriever.embedder.unrelated
         return {
             number: (score - scale.mean) / scale.deviation - self._by_chance
             for number, score in zip(passages, scores, strict=True)
             if score != MISSING
         }
+
+    def match_tokens(self, passages: Sequence[int]) -> dict[int, Matches]:
+        """Id → matches of the question's tokens, for those of `passages` that have a vector."""
+        return self._retriever.match_tokens(self._tokens, passages)
+
+    def tokens_beyond_chance(self, matches: Matches) -> Matches:
+        """The same as `beyond_chance`, by late interaction: of `matches` [..., tokens], [...]."""
+        scale = self._retriever.embedder.unrelated_tokens
+        return (similarity(matches) - scale.mean) / scale.deviation - self._by_chance

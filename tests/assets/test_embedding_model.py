@@ -13,7 +13,7 @@ from assets.recipe.embedding_model import main
 from datastores.passages.embeddings import signs_of
 from engines.llama.embedding import EmbeddingModel
 from engines.llama.unrelated_texts import ANSWERS, QUESTIONS, compare_unrelated
-from engines.retrieval.late_interaction import AskedTokens
+from engines.retrieval.late_interaction import AskedTokens, similarity
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "walrus", "##es", "sleep", "eat", "fish")
 TEXTS = ("walruses sleep", "eat fish", "sleep", "walrus eat fish")
@@ -60,7 +60,7 @@ def test_the_shipped_one_finds_answers_that_share_no_words() -> None:
     first = products.argmax(axis=1) == np.arange(len(QUESTIONS))
     assert first.mean() >= 0.9
     own = [
-        AskedTokens(question.states).similarity(signs_of(answer.states))
+        similarity(AskedTokens(question.states).matches(signs_of(answer.states)))
         for question, answer in zip(asked, said, strict=True)
     ]
     assert np.median((np.array(own) - of_tokens.mean) / of_tokens.deviation) > 3

@@ -28,7 +28,7 @@ from engines.chat_template.placement import Placer
 from engines.chat_template.prompt_builder import Content, Literal, Message
 from engines.chat_template.render_process import RenderProcess
 from engines.retrieval.dense import MISSING, DenseRetriever
-from engines.retrieval.late_interaction import AskedTokens
+from engines.retrieval.late_interaction import AskedTokens, Matches
 from engines.retrieval.protocol import ScoredPassage
 from tests.app.scripted import scripted_engine
 from tests.engines.chat_template.test_template import PUBLIC
@@ -75,8 +75,9 @@ class Similar:
         scores = {one.passage.id: one.score for one in self.found}
         return [scores.get(number, MISSING) for number in passages]
 
-    def score_tokens(self, query: AskedTokens, passages: Sequence[int]) -> list[float]:
-        return self.score_vector(np.ones(1, np.float32), passages)
+    def match_tokens(self, query: AskedTokens, passages: Sequence[int]) -> dict[int, Matches]:
+        scores = self.score_vector(np.ones(1, np.float32), passages)
+        return {one: np.array([score]) for one, score in zip(passages, scores, strict=True)}
 
 
 def leading(

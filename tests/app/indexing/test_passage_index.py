@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import cast
@@ -26,7 +26,7 @@ from datastores.passages.embeddings import Embedder, Encoding, UnrelatedTexts, V
 from datastores.passages.store import PassageStore
 from engines.retrieval import nearness, reranking
 from engines.retrieval.dense import MISSING, DenseRetriever
-from engines.retrieval.late_interaction import AskedTokens
+from engines.retrieval.late_interaction import AskedTokens, Matches
 from engines.retrieval.protocol import ScoredPassage
 from tests.datastores.older import older_database
 
@@ -187,8 +187,8 @@ class Nearest:
         scores = {one.passage.id: one.score for one in self.found}
         return [scores.get(number, MISSING) for number in passages]
 
-    def score_tokens(self, query: AskedTokens, passages: Sequence[int]) -> list[float]:
-        return [MISSING for _ in passages]
+    def match_tokens(self, query: AskedTokens, passages: Sequence[int]) -> dict[int, Matches]:
+        return {}
 
 
 def hybrid(
@@ -203,6 +203,45 @@ def hybrid(
     dense = cast(DenseRetriever, Nearest(library, passages, files))
     found = find(library, passages, query, 4, gate=gate, dense=dense, items=items)
     return [one.file for one in found]
+
+
+class Matching(Nearest):
+    """Its passages match the tokens of every question as given, by file."""
+
+    def __init__(
+        self, library: Library, passages: PassageStore, matches: Mapping[str, Sequence[float]]
+    ) -> None:
+        super().__init__(library, passages, list(matches))
+        self.matches = {
+            one.passage.id: np.array(own)
+            for one, own in zip(self.found, matches.values(), strict=True)
+        }
+
+    def score_vector(self, query: Vectors, passages: Sequence[int]) -> list[float]:
+        return [0.0 for _ in passages]
+
+    def match_tokens(self, query: AskedTokens, passages: Sequence[int]) -> dict[int, Matches]:
+        return {number: self.matches[number] for number in passages if number in self.matches}
+
+
+def test_after_the_best_come_passages_that_match_what_it_leaves_open(
+    library: Library, passages: PassageStore
+) -> None:
+    put(library, "/notes", "cat.md", "Mimi eats twice.")
+    put(library, "/notes", "kitten.md", "Mimi ate once, when small.")
+    put(library, "/notes", "hens.md", "Greens are thrown over at noon.")
+    put(library, "/notes", "boat.md", "Varnish.")
+    updated(library, passages)
+    matches = {
+        "cat.md": [0.9, 0.9, 0.2, 0.2],
+        "kitten.md": [0.8, 0.9, 0.2, 0.2],
+        "hens.md": [0.2, 0.2, 0.8, 0.8],
+        "boat.md": [0.1, 0.1, 0.1, 0.1],
+    }
+    dense = cast(DenseRetriever, Matching(library, passages, matches))
+    found = find(library, passages, "quando mangiano?", 4, dense=dense)
+    assert [one.file for one in found] == ["cat.md", "hens.md", "kitten.md", "boat.md"]
+    assert found[1].score < found[2].score
 
 
 def test_words_and_meaning_add_up(

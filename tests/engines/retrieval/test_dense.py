@@ -25,7 +25,7 @@ from datastores.passages.embeddings import (
 from datastores.passages.store import PassageStore
 from engines.retrieval import nearness
 from engines.retrieval.dense import MISSING, DenseRetriever
-from engines.retrieval.late_interaction import UNEVENNESS, AskedTokens
+from engines.retrieval.late_interaction import UNEVENNESS, AskedTokens, similarity
 from engines.retrieval.nearness import Nearness
 
 WIDTH = 16
@@ -262,20 +262,22 @@ def test_late_interaction_takes_the_best_match_of_each_token_and_their_evenness(
 ) -> None:
     (query,) = encode(["word3 page word5 lighthouse"])
     ids = passages.ids_of(key(number) for number in range(60))
-    scores = retriever.score_tokens(AskedTokens(query.states), [*ids, -5])
-    assert scores[-1] == MISSING
-    for one, score in zip(passages.passages(ids), scores, strict=False):
+    found = retriever.match_tokens(AskedTokens(query.states), [*ids, -5])
+    assert sorted(found) == ids
+    measured = Nearness(retriever, query, 1)
+    for one in passages.passages(ids):
         signs = np.where(encode([one.chunk.content])[0].states > 0, 1, -1) / WIDTH**0.5
-        matches = (query.states @ signs.T).max(axis=1)
-        exact = matches.mean() - UNEVENNESS * matches.std()
-        assert score == pytest.approx(exact, abs=2e-3)
-        assert retriever.score_tokens(AskedTokens(query.states), [one.id]) == [score]
-    found = Nearness(retriever, query, 1).tokens_beyond_chance([*ids, -5])
-    expected = {id: (score - 0.1) / 0.05 - 1 for id, score in zip(ids, scores, strict=False)}
-    assert found == pytest.approx(expected)
+        exact = (query.states @ signs.T).max(axis=1)
+        assert found[one.id] == pytest.approx(exact, abs=4e-3)
+        (alone,) = retriever.match_tokens(AskedTokens(query.states), [one.id]).values()
+        assert np.array_equal(alone, found[one.id])
+        even = exact.mean() - UNEVENNESS * exact.std()
+        beyond = float(measured.tokens_beyond_chance(found[one.id]))
+        assert beyond == pytest.approx((even - 0.1) / 0.05 - 1, abs=0.1)
 
 
 def test_what_has_no_tokens_is_similar_to_nothing() -> None:
     states = encode(["word3"])[0].states
-    assert AskedTokens(states).similarity(signs_of(states)[:0]) == 0.0
-    assert AskedTokens(states[:0]).similarity(signs_of(states)) == 0.0
+    nothing = AskedTokens(states).matches(signs_of(states)[:0])
+    assert nothing.tolist() == [0.0] * len(states)
+    assert similarity(AskedTokens(states[:0]).matches(signs_of(states))) == 0.0
