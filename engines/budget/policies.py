@@ -246,12 +246,14 @@ class AdaptiveBudget:
 
         The gain of a draft model depends on that most of all: 0.4 tokens where the others had none,
         0.1 where they expected four, both for the time of 0.2 to 0.3 (embedded model, four times as
-        wide). A new situation starts with the drafter's average.
+        wide). A new situation starts with the drafter's average, but not with that of its first
+        consultation alone, which reads the prompt.
         """
         key = drafter.name, bisect(SITUATIONS, expected)
         if key not in self._situations:
             average = self._backoffs[drafter.name]
-            self._situations[key] = replace(average, consultations=2, skipped=0)
+            known = average.utility if average.consultations > 1 else 0.0
+            self._situations[key] = replace(average, utility=known, consultations=2, skipped=0)
         return self._situations[key]
 
     def _extend(

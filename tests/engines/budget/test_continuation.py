@@ -194,6 +194,29 @@ def test_a_slow_drafter_is_consulted_where_the_others_have_nothing(clock: Clock)
     assert sum(consulted[True]) < 0.4 * len(consulted[True])
 
 
+class ColdHead(SlowHead):
+    """Reads the prompt at its first proposal, in the time of eight passes."""
+
+    _is_cold = True
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """See `SlowHead.propose`."""
+        if self._is_cold:
+            self._clock.now += 8 * PASS
+            self._is_cold = False
+        return super().propose(context, limit)
+
+
+def test_a_slow_first_consultation_counts_in_no_situation(clock: Clock) -> None:
+    text = plain_text(clock)
+    steps = answer(clock, [AlternatingHistory(text), ColdHead(text, clock)], adaptive())
+    consulted = []
+    for step in steps[len(steps) // 20 : len(steps) // 4]:
+        if not any(one.tree.drafted for one in step.proposals if one.drafter == "crest"):
+            consulted.append(any(one.drafter == "draft-model" for one in step.proposals))
+    assert sum(consulted) > 0.8 * len(consulted)
+
+
 def test_the_most_probable_leaf_of_a_model_is_found() -> None:
     model = root_only(9)
     first = model.add(0, 1, DRAFT_MODEL, 0.9)
