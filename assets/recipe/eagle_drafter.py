@@ -1,10 +1,9 @@
 """``python -m assets.recipe.eagle_drafter``: an EAGLE-3 drafter for a Llama (arXiv 2503.01840).
 
-The drafter is not shipped; it serves to measure the drafts of such files. Three steps, each of
-which goes on where it ended, so that they can be run in pieces:
+The drafter is not shipped; it serves to measure the drafts of such files. Two steps, each of which
+goes on where it ended, so that they can be run in pieces:
 
-- ``answers``: the model answers questions greedily;
-- ``states``: it reads them again, and what it hands to EAGLE-3 drafters is kept;
+- ``answers``: the model answers questions, and what it hands to EAGLE-3 drafters is kept;
 - ``train``: one block learns to predict the model's distribution from it, and is written as GGUF.
 
 As in the paper's training-time test (section 3.2), the block is unrolled for several tokens during
@@ -22,30 +21,25 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import cos as cosine
-from math import pi
+from math import cos, pi
 from pathlib import Path
 from random import Random
 from time import monotonic
+from typing import Any
+from zlib import crc32
 
 import click
 import gguf
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from assets.recipe.eagle_data import (
-    CONTEXT,
-    ReadChat,
-    draw_answers,
-    load_chats,
-    read_layers,
-    read_states,
-)
+from assets.recipe.eagle_block import EagleBlock, TextRows
+from assets.recipe.eagle_data import ReadChat, draw_answers, load_chats, read_layers
 from engines.distillation.export import add_sizes
-from engines.distillation.model import LlamaShape, rotary
 from engines.distillation.weights import copy_entries, interleave, read_llama_file
 from engines.llama.gguf import DRAFT_VOCABULARY, EAGLE
 
@@ -56,114 +50,14 @@ HELD_OUT = 10
 """One in this many questions is held out."""
 DRAFT_TOKENS = 8192
 """Size of the draft vocabulary."""
-DEPTH, DECAY = 5, 0.8
+DEPTHS, DECAY = 3, 0.8
 """Tokens drafted in training, and the weight of each beside that of the one before it."""
-BATCH_TOKENS = 2048
-RATE, WARM_STEPS = 1e-3, 20
-
-
-class EagleBlock(nn.Module):
-    """An EAGLE-3 drafter, with llama.cpp's `eagle3` graph (`src/models/eagle3.cpp`).
-
-    Its heads share no keys and values: a token is read through them alone, beside the state, and a
-    small target's few would tell too little of it.
-
-    Args:
-        target: the target's sizes.
-    """
-
-    def __init__(self, target: LlamaShape) -> None:
-        super().__init__()
-        self.shape = shape = replace(target, kv_heads=target.heads)
-        width, inner = shape.width, shape.heads * shape.head_size
-        self.fc = nn.Parameter(torch.zeros(width, 3 * width))
-        self.attn_norm, self.attn_norm_2 = (nn.Parameter(torch.ones(width)) for _ in range(2))
-        self.ffn_norm, self.output_norm = (nn.Parameter(torch.ones(width)) for _ in range(2))
-        self.attn_q, self.attn_k, self.attn_v = (
-            nn.Parameter(torch.zeros(inner, 2 * width)) for _ in range(3)
-        )
-        self.attn_output = nn.Parameter(torch.zeros(width, inner))
-        self.ffn_gate = nn.Parameter(torch.zeros(shape.hidden, width))
-        self.ffn_up = nn.Parameter(torch.zeros(shape.hidden, width))
-        self.ffn_down = nn.Parameter(torch.zeros(width, shape.hidden))
-        self.cos, self.sin = rotary(shape.head_size, shape.rope_base, CONTEXT)
-
-    def start_from(self, weights: dict[str, Tensor], layers: int) -> None:
-        """Begin as an early exit: the last input read, through the target's last block."""
-        width, last = self.shape.width, f"layers.{layers - 1}."
-        with torch.no_grad():
-            self.fc[:, 2 * width :] = torch.eye(width)
-            self.attn_norm.copy_(weights["layers.0.input_layernorm"])
-            self.attn_norm_2.copy_(weights[f"{last}input_layernorm"])
-            self.ffn_norm.copy_(weights[f"{last}post_attention_layernorm"])
-            self.output_norm.copy_(weights["norm"])
-            for part in "qkv":
-                matrix, given = getattr(self, f"attn_{part}"), weights[f"{last}{part}_proj"]
-                heads = given.view(-1, self.shape.head_size, width)
-                copies = heads.repeat_interleave(len(matrix) // len(given), 0)
-                matrix[:, width:] = copies.flatten(0, 1)
-                matrix[:, :width].normal_(std=0.02)
-            self.attn_output.copy_(weights[f"{last}o_proj"])
-            for part in ("gate", "up", "down"):
-                getattr(self, f"ffn_{part}").copy_(weights[f"{last}{part}_proj"])
-
-    def fuse(self, inputs: Tensor) -> Tensor:
-        """The encoder: (batch, length, 3 · width) to (batch, length, width)."""
-        return F.linear(inputs, self.fc)
-
-    def forward(
-        self, embedded: Tensor, states: Tensor, depth: int, earlier: list[tuple[Tensor, Tensor]]
-    ) -> Tensor:
-        """The states after tokens that are drafted at `depth` after each root.
-
-        Args:
-            embedded: (batch, length, width), embeddings of the tokens after each root.
-            states: the same shape, the states before them.
-            earlier: keys and values of each depth before, each (batch, heads, length, size);
-                this one's are appended. At depth 0 they are of the text itself.
-        """
-        batch, length, _ = embedded.shape
-        pair = [self._norm(embedded, self.attn_norm), self._norm(states, self.attn_norm_2)]
-        x = torch.cat(pair, dim=-1)
-        q, k = (self._rotated(F.linear(x, part), depth) for part in (self.attn_q, self.attn_k))
-        v = F.linear(x, self.attn_v).view(batch, length, self.shape.heads, -1).transpose(1, 2)
-        earlier.append((k, v))
-        mixed = self._attend(q, earlier).transpose(1, 2).reshape(batch, length, -1)
-        inner = states + F.linear(mixed, self.attn_output)
-        x = self._norm(inner, self.ffn_norm)
-        gated = F.silu(F.linear(x, self.ffn_gate)) * F.linear(x, self.ffn_up)
-        return inner + F.linear(gated, self.ffn_down)
-
-    def said(self, states: Tensor, output: Tensor) -> Tensor:
-        """Logits over the draft vocabulary."""
-        return F.linear(self._norm(states, self.output_norm), output)
-
-    def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        return F.rms_norm(x.float(), x.shape[-1:], weight, self.shape.epsilon)
-
-    def _rotated(self, x: Tensor, depth: int) -> Tensor:
-        """Heads of x, rotated to the position of the token `depth` after each root."""
-        batch, length, _ = x.shape
-        x = x.view(batch, length, self.shape.heads, -1).transpose(1, 2)
-        half = x.shape[-1] // 2
-        places = slice(depth, depth + length)
-        turned = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
-        return x * self.cos[places].to(x.dtype) + turned * self.sin[places].to(x.dtype)
-
-    def _attend(self, q: Tensor, earlier: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """Attention to the text up to each root, and to the drafted tokens after it."""
-        length = q.shape[2]
-        keys, values = zip(*earlier, strict=True)
-        future = torch.full((length, length), -torch.inf).triu(1)
-        scores = [q @ keys[0].mT + future]
-        scores += [(q * key).sum(-1, keepdim=True) for key in keys[1:]]
-        shares = (
-            (torch.cat(scores, dim=-1).float() * self.shape.head_size**-0.5).softmax(-1).to(q.dtype)
-        )
-        mixed: Tensor = shares[..., :length] @ values[0]
-        for number, value in enumerate(values[1:]):
-            mixed = mixed + shares[..., length + number, None] * value
-        return mixed
+FIRST_SHARE = 2 / 3
+"""Of the updates, those that draft one token only."""
+BATCH_TOKENS, SORTED_CHATS = 1024, 256
+RATE, WARM_UPDATES, LAST_SHARE = 2e-3, 20, 0.02
+LINEAR_ROWS = 40_000
+"""Rows from which the block begins."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +67,14 @@ class TargetMatrices:
     embeddings: Tensor
     output: Tensor
     drafted: Tensor
+
+
+def split(chats: Sequence[ReadChat]) -> tuple[list[ReadChat], list[ReadChat]]:
+    """Chats to learn from, and those about held-out questions."""
+    parts: tuple[list[ReadChat], list[ReadChat]] = ([], [])
+    for chat in chats:
+        parts[crc32(chat.tokens[: chat.prompt].tobytes()) % HELD_OUT == 0].append(chat)
+    return parts
 
 
 def draft_vocabulary(chats: Sequence[ReadChat], vocabulary: int) -> Tensor:
@@ -185,81 +87,197 @@ def draft_vocabulary(chats: Sequence[ReadChat], vocabulary: int) -> Tensor:
     return torch.tensor(sorted(tokens))
 
 
+def read_rows(chats: Sequence[ReadChat], embeddings: Tensor) -> TextRows:
+    """The first `LINEAR_ROWS` rows of answers, if there are so many."""
+    parts: list[tuple[Tensor, ...]] = []
+    rows = 0
+    for chat in chats:
+        if rows < LINEAR_ROWS:
+            inputs, tokens = chat.inputs[chat.prompt - 1 : -1], chat.tokens[chat.prompt : -1]
+            arrays = (inputs, tokens, chat.hidden[chat.prompt :])
+            parts.append(tuple(map(torch.from_numpy, arrays)))
+            rows += len(tokens)
+    given, following, hidden = map(torch.cat, zip(*parts, strict=True))
+    return TextRows(given.float(), embeddings[following], hidden.float())
+
+
+def divergence(logits: Tensor, wanted: Tensor) -> Tensor:
+    """The mean divergence KL(softmax(wanted) ‖ softmax(logits)) of rows [n, vocabulary]."""
+    value: Tensor = _Divergence.apply(logits, wanted)  # type: ignore[no-untyped-call]
+    return value
+
+
+class _Divergence(torch.autograd.Function):
+    """torch's own takes twice as long, and twice the memory, as it keeps the logarithms of both."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, wanted: Tensor) -> Tensor:
+        """Keeps the slope, which is the difference of the distributions."""
+        given, expected = logits.float(), wanted.float().log_softmax(-1)
+        given = given - given.logsumexp(-1, keepdim=True)
+        shares = expected.exp()
+        value: Tensor = (shares * (expected - given)).sum() / len(logits)
+        ctx.save_for_backward(given.exp_().sub_(shares).to(logits.dtype))
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None]:
+        """The slope of `logits` only."""
+        (difference,) = ctx.saved_tensors
+        return difference * (slope / len(difference)).to(difference.dtype), None
+
+
+@dataclass(frozen=True)
+class ChatBatch:
+    """Chats side by side, so that all answers begin in the same column.
+
+    Row t of `inputs` and `attended` belongs to the token in column t + 1; what is drafted at depth
+    d behind that root is compared with column t + 2 + d.
+
+    Attributes:
+        tokens: int64 [chats, columns + depths].
+        inputs: [chats, columns - 1, 3 · width].
+        states: [chats, columns + depths - 1, width], last hidden states.
+        prompt: number of columns before the answers.
+        starts, ends: int64 [chats], the columns that hold each chat.
+    """
+
+    tokens: Tensor
+    inputs: Tensor
+    states: Tensor
+    prompt: int
+    starts: Tensor
+    ends: Tensor
+
+    @classmethod
+    def of(cls, chats: Sequence[ReadChat], depths: int) -> ChatBatch:
+        """Those `chats`, with room for `depths` more tokens."""
+        prompt = max(chat.prompt for chat in chats)
+        columns = prompt + max(len(chat.tokens) - chat.prompt for chat in chats)
+        count, width = len(chats), chats[0].hidden.shape[1]
+        tokens = torch.zeros(count, columns + depths, dtype=torch.long)
+        inputs = torch.zeros(count, columns - 1, 3 * width, dtype=torch.float16)
+        states = torch.zeros(count, columns + depths - 1, width, dtype=torch.bfloat16)
+        starts = torch.tensor([prompt - chat.prompt for chat in chats])
+        ends = starts + torch.tensor([len(chat.tokens) for chat in chats])
+        for row, chat in enumerate(chats):
+            start, end = int(starts[row]), int(ends[row])
+            tokens[row, start:end] = torch.from_numpy(chat.tokens)
+            inputs[row, start : end - 1] = torch.from_numpy(chat.inputs)
+            states[row, start : end - 1] = torch.from_numpy(chat.hidden)
+        return cls(tokens, inputs, states, prompt, starts, ends)
+
+
 def losses(
-    drafter: EagleBlock, target: TargetMatrices, chats: Sequence[ReadChat]
+    drafter: EagleBlock, target: TargetMatrices, chats: Sequence[ReadChat], depths: int = DEPTHS
 ) -> tuple[Tensor, list[tuple[int, int]]]:
     """The weighted divergence over all depths, and (right, all) drafted tokens of each depth.
 
-    Row t of each tensor belongs to the root at t + 1, whose state is that of t.
+    Prompts are read, but nothing is learned from what could be drafted in them.
     """
-    length = max(len(chat.tokens) for chat in chats) - 1
-    width = target.embeddings.shape[1]
-    tokens = torch.zeros(len(chats), length + DEPTH + 1, dtype=torch.long)
-    inputs = torch.zeros(len(chats), length, 3 * width)
-    hidden = torch.zeros(len(chats), length + DEPTH, width)
-    wanted = torch.zeros(len(chats), length + DEPTH, dtype=torch.bool)
-    for row, chat in enumerate(chats):
-        count = len(chat.tokens)
-        tokens[row, : count - 1] = torch.from_numpy(chat.tokens[1:])
-        inputs[row, : count - 1] = torch.from_numpy(chat.inputs[:-1])
-        hidden[row, : count - 1] = torch.from_numpy(chat.hidden[1:])
-        wanted[row, chat.prompt - 1 : count - 2] = True
+    batch = ChatBatch.of(chats, depths)
+    rows, first = batch.inputs.shape[1], batch.prompt - 1
+    roots, columns = rows - first, torch.arange(rows)
+    padding = columns < batch.starts[:, None]
+    future = columns > columns[first:, None]
+    hidden = torch.zeros(len(chats), roots, rows, dtype=torch.bfloat16)
+    hidden.masked_fill_(padding[:, None] | future, -torch.inf)
+    hidden = hidden.repeat_interleave(drafter.shape.heads, 0)
     earlier: list[tuple[Tensor, Tensor]] = []
-    states, total, counts = drafter.fuse(inputs), torch.zeros(()), []
-    for depth in range(DEPTH):
-        embedded = F.embedding(tokens[:, depth : depth + length], target.embeddings)
-        states = drafter(embedded, states, depth, earlier)
-        # The answer has this token, and the root is in it.
-        scored = wanted[:, depth : depth + length] & wanted[:, :length]
-        guessed = drafter.said(states[scored], target.output).float().log_softmax(-1)
-        with torch.no_grad():
-            expected = F.linear(hidden[:, depth : depth + length][scored], target.output).float()
-            following = tokens[:, depth + 1 : depth + 1 + length][scored]
-        kl = F.kl_div(guessed, expected.log_softmax(-1), reduction="batchmean", log_target=True)
-        total = total + DECAY**depth * kl
-        right = (target.drafted[guessed.argmax(-1)] == following).sum()
+    states, total, counts = drafter.fuse(batch.inputs), torch.zeros(()), []
+    for depth in range(depths):
+        begin = first + depth if depth else 0
+        embedded = target.embeddings[batch.tokens[:, begin + 1 : rows + depth + 1]]
+        states = drafter(embedded, states, roots, earlier, hidden)
+        places = slice(first + depth + 1, rows + depth + 1)
+        # The answer has a token there, with which the drafted one can be compared.
+        scored = columns[first:] + depth + 2 < batch.ends[:, None]
+        guessed = drafter.said(states[scored], target.output)
+        wanted = F.linear(batch.states[:, places][scored], target.output)
+        total = total + DECAY**depth * divergence(guessed, wanted)
+        following = batch.tokens[:, first + depth + 2 : rows + depth + 2][scored]
+        right = (target.drafted[guessed.float().argmax(-1)] == following).sum()
         counts.append((int(right), len(following)))
     return total, counts
+
+
+@dataclass
+class Schedule:
+    """How much is learned in all, and how much has been.
+
+    Attributes:
+        updates: number of all.
+        done: number of those done.
+    """
+
+    updates: int
+    done: int = 0
+
+    @property
+    def rate(self) -> float:
+        """The learning rate, which rises for `WARM_UPDATES` and then falls to nearly zero."""
+        warm = min(1.0, (self.done + 1) / WARM_UPDATES)
+        return RATE * warm * (LAST_SHARE + (1 - LAST_SHARE) * (1 + cos(pi * self.share)) / 2)
+
+    @property
+    def depths(self) -> int:
+        """Most of what is learned at depth 1 serves the others, and it is learned in a fraction of
+        the time, so they are added in the last third."""
+        return DEPTHS if self.share >= FIRST_SHARE else 1
+
+    @property
+    def share(self) -> float:
+        """Of the updates, those done."""
+        return self.done / self.updates
 
 
 def train(
     drafter: EagleBlock,
     target: TargetMatrices,
     chats: Sequence[ReadChat],
+    schedule: Schedule,
     seconds: float,
-    seed: int,
 ) -> None:
-    """Train for about `seconds`, with a learning rate that decays to zero."""
-    rng, optimiser = Random(seed), torch.optim.AdamW(drafter.parameters(), RATE, betas=(0.9, 0.95))
-    began, updates, order = monotonic(), 0, list[ReadChat]()
-    while (spent := monotonic() - began) < seconds:
-        batch: list[ReadChat] = []
-        while sum(len(chat.tokens) for chat in batch) < BATCH_TOKENS:
-            if not order:
-                order = rng.sample(chats, len(chats))
-            batch.append(order.pop())
-        share = min(1.0, (updates + 1) / WARM_STEPS) * (1 + cosine(pi * spent / seconds)) / 2
+    """Train until the `schedule` ends, for at most `seconds`."""
+    rng, began, batches = Random(schedule.done), monotonic(), list[list[ReadChat]]()
+    optimiser = torch.optim.AdamW(drafter.parameters(), RATE, betas=(0.9, 0.95), weight_decay=0.0)
+    while schedule.done < schedule.updates and monotonic() - began < seconds:
+        batches = batches or draw_batches(chats, rng)
         for group in optimiser.param_groups:
-            group["lr"] = RATE * share
+            group["lr"] = schedule.rate
         with torch.autocast("cpu", torch.bfloat16):
-            loss, counts = losses(drafter, target, batch)
+            loss, counts = losses(drafter, target, batches.pop(), schedule.depths)
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(drafter.parameters(), 1.0)
         optimiser.step()
-        updates += 1
-        if updates % 20 == 0:
-            values = (spent, updates, loss.item(), _shares(counts))
-            _LOG.info("%4.0f s, %d updates, loss %.3f, right %s", *values)
+        schedule.done += 1
+        if schedule.done % 20 == 0:
+            _LOG.info("%d updates, loss %.3f, right %s", schedule.done, loss, _shares(counts))
+
+
+def draw_batches(chats: Sequence[ReadChat], rng: Random) -> list[list[ReadChat]]:
+    """All `chats` once, in batches of at least `BATCH_TOKENS` whose chats are of similar length."""
+    order, batches, batch = rng.sample(chats, len(chats)), [], list[ReadChat]()
+    for start in range(0, len(order), SORTED_CHATS):
+        for chat in sorted(order[start : start + SORTED_CHATS], key=lambda one: len(one.tokens)):
+            batch.append(chat)
+            if sum(len(one.tokens) for one in batch) >= BATCH_TOKENS:
+                batches.append(batch)
+                batch = []
+    if batch:
+        batches.append(batch)
+    rng.shuffle(batches)
+    return batches
 
 
 @torch.no_grad()
 def evaluate(drafter: EagleBlock, target: TargetMatrices, chats: Sequence[ReadChat]) -> list[float]:
     """Of the drafted tokens at each depth after right ones, the share that is right."""
-    totals = np.zeros((DEPTH, 2))
-    for chat in chats:
+    totals = np.zeros((DEPTHS, 2))
+    for batch in draw_batches(chats, Random(0)):
         with torch.autocast("cpu", torch.bfloat16):
-            totals += losses(drafter, target, [chat])[1]
+            totals += losses(drafter, target, batch)[1]
     shares: list[float] = (totals[:, 0] / totals[:, 1]).tolist()
     return shares
 
@@ -276,7 +294,7 @@ def export(
     source: Path,
     path: Path,
 ) -> None:
-    """Write the drafter for the model in `source` to `path`, its matrices in Q8_0."""
+    """Write the drafter for the model in `source` to `path`."""
     reader, shape, prefix = gguf.GGUFReader(source), drafter.shape, "blk.0."
     writer = gguf.GGUFWriter(path, EAGLE)
     writer.add_name("EAGLE-3 drafter")
@@ -286,24 +304,30 @@ def export(
     writer.add_array(f"{EAGLE}.target_layers", layers)
     writer.add_uint32(f"{EAGLE}.target_hidden_size", shape.width)
     whole = ("fc", "output_norm")
-    tensors = {
+    tensors: dict[str, Tensor] = {
         name if name in whole else prefix + name: part for name, part in drafter.named_parameters()
     }
     for name in (f"{prefix}attn_q", f"{prefix}attn_k"):
-        tensors[name] = nn.Parameter(interleave(tensors[name].detach(), shape.heads))
-    tensors["output"] = nn.Parameter(output)
+        tensors[name] = interleave(tensors[name].detach(), shape.heads)
+    tensors |= {"output": output, "fc": tensors["fc"] / drafter.scale}
     for name, tensor in tensors.items():
         values = tensor.detach().float().numpy()
-        if values.ndim == 2:
-            kind = gguf.GGMLQuantizationType.Q8_0
-            writer.add_tensor(f"{name}.weight", gguf.quants.quantize(values, kind), raw_dtype=kind)
-        else:
-            writer.add_tensor(f"{name}.weight", values)
+        kind = _type_of(name, values.ndim)
+        quantised = gguf.quants.quantize(values, kind)
+        writer.add_tensor(f"{name}.weight", quantised, raw_dtype=kind)
     writer.add_tensor(DRAFT_VOCABULARY, drafted.numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def _type_of(name: str, dimensions: int) -> gguf.GGMLQuantizationType:
+    """Q8_0 for matrices, except for that which reads the target's states: beside their dominant
+    dimensions, it would round the others away."""
+    if dimensions < 2:
+        return gguf.GGMLQuantizationType.F32
+    return gguf.GGMLQuantizationType.F16 if name == "fc" else gguf.GGMLQuantizationType.Q8_0
 
 
 @click.group()
@@ -320,45 +344,41 @@ def main(context: click.Context, target: Path, work: Path, minutes: float) -> No
 
 @main.command()
 @click.option("--questions", type=click.Path(path_type=Path), required=True, help="JSON lines.")
+@click.option("--temperature", default=0.0, show_default=True, help="Of the answers.")
 @click.pass_obj
-def answers(given: tuple[Path, Path, float], questions: Path) -> None:
-    """Answer the first message of each chat."""
+def answers(given: tuple[Path, Path, float], questions: Path, temperature: float) -> None:
+    """Answer the first message of each chat, and keep the states."""
     target, work, seconds = given
-    draw_answers(target, questions, work, seconds)
-
-
-@main.command()
-@click.pass_obj
-def states(given: tuple[Path, Path, float]) -> None:
-    """Read the answers again, and keep the states."""
-    read_states(*given)
+    draw_answers(target, questions, work, seconds, temperature)
 
 
 @main.command("train")
-@click.option("--seed", default=1, show_default=True, help="Fixes the order of the chats.")
+@click.option("--updates", default=2000, show_default=True, help="Updates of all runs together.")
 @click.pass_obj
-def run_training(given: tuple[Path, Path, float], seed: int) -> None:
+def run_training(given: tuple[Path, Path, float], updates: int) -> None:
     """Train, from the weights of the last run if there are any, and write the GGUF file."""
     target, work, seconds = given
-    chats, source = load_chats(work), read_llama_file(target)
-    held_out, learned = (
-        chats[::HELD_OUT],
-        [chat for number, chat in enumerate(chats) if number % HELD_OUT],
-    )
+    learned, held_out = split(list(load_chats(work)))
+    source, path, schedule = read_llama_file(target), work / WEIGHTS, Schedule(updates)
     embeddings = source.weights["embed_tokens"]
-    drafted = draft_vocabulary(learned, len(embeddings))
-    rows = source.weights.get("lm_head", embeddings)[drafted]
-    matrices = TargetMatrices(embeddings, rows, drafted)
-    drafter, path = EagleBlock(source.shape), work / WEIGHTS
+    drafter = EagleBlock(source.shape)
     if path.exists():
-        drafter.load_state_dict(load_file(path))
+        kept = load_file(path)
+        drafted = kept.pop("drafted")
+        drafter.load_state_dict(kept)
+        with safe_open(path, "pt") as file:
+            schedule.done = int(file.metadata()["updates"])
     else:
-        drafter.start_from(dict(source.weights), source.shape.layers)
-    train(drafter, matrices, learned, seconds, seed)
-    save_file(drafter.state_dict(), path)
+        drafted = draft_vocabulary(learned, len(embeddings))
+        rows = read_rows(learned, embeddings)
+        drafter.start_linear(rows, source.weights["norm"])
+    output = source.weights.get("lm_head", embeddings)[drafted]
+    matrices = TargetMatrices(embeddings, output, drafted)
+    train(drafter, matrices, learned, schedule, seconds)
+    save_file(drafter.state_dict() | {"drafted": drafted}, path, {"updates": str(schedule.done)})
     layers = read_layers(source.shape.layers)
-    export(drafter, drafted, rows, layers, target, work / f"{target.stem}-eagle3.gguf")
-    _LOG.info("right on held-out answers: %s", evaluate(drafter, matrices, held_out))
+    export(drafter, drafted, output, layers, target, work / f"{target.stem}-eagle3.gguf")
+    _LOG.info("right on held-out questions: %s", evaluate(drafter, matrices, held_out))
 
 
 if __name__ == "__main__":

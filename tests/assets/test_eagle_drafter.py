@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -11,15 +13,20 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from assets.recipe import eagle_data
-from assets.recipe.eagle_data import ReadChat, draw_answers, load_chats, read_layers, read_states
+from assets.recipe.eagle_block import EagleBlock
+from assets.recipe.eagle_data import ReadChat, draw_answers, load_chats, read_layers
 from assets.recipe.eagle_drafter import (
-    DEPTH,
-    EagleBlock,
+    DEPTHS,
+    Schedule,
     TargetMatrices,
+    divergence,
     draft_vocabulary,
+    draw_batches,
     evaluate,
     export,
     losses,
+    read_rows,
+    split,
     train,
 )
 from engines.distillation.weights import LlamaFile, read_llama_file
@@ -32,16 +39,17 @@ DRAFTED = 30
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the states of two short answers."""
+    """A folder with the states of three short answers."""
     folder = tmp_path_factory.mktemp("eagle")
-    questions = [{"messages": [{"role": "user", "content": text}]} for text in ("one", "two")]
+    texts = ("one", "two and three", "four")
+    questions = [{"messages": [{"role": "user", "content": text}]} for text in texts]
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
     source = write_eagle(folder, TinyVocabulary())
     source.with_name("llama-eagle3.gguf").unlink()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(eagle_data, "MAX_ANSWER", 12)
-        draw_answers(source, folder / "questions.jsonl", folder, 60.0)
-    read_states(source, folder, 60.0)
+        patch.setattr(eagle_data, "BATCH", 2)
+        draw_answers(source, folder / "questions.jsonl", folder, 60.0, temperature=0.0)
     return folder
 
 
@@ -52,7 +60,7 @@ def source(work: Path) -> LlamaFile:
 
 @pytest.fixture
 def chats(work: Path) -> list[ReadChat]:
-    return load_chats(work)
+    return list(load_chats(work))
 
 
 @pytest.fixture
@@ -63,28 +71,32 @@ def matrices(source: LlamaFile, chats: list[ReadChat]) -> TargetMatrices:
 
 
 @pytest.fixture
-def drafter(source: LlamaFile) -> EagleBlock:
+def drafter(source: LlamaFile, chats: list[ReadChat]) -> EagleBlock:
     torch.manual_seed(3)
     drafter = EagleBlock(source.shape)
-    drafter.start_from(dict(source.weights), source.shape.layers)
+    rows = read_rows(chats, source.weights["embed_tokens"])
+    drafter.start_linear(rows, source.weights["norm"])
     return drafter
 
 
-def test_both_steps_go_on_where_they_ended(work: Path, chats: list[ReadChat]) -> None:
-    assert len(chats) == 2
-    before = {path: path.stat().st_mtime_ns for path in work.rglob("*")}
-    draw_answers(work / "llama.gguf", work / "questions.jsonl", work, 60.0)
-    read_states(work / "llama.gguf", work, 60.0)
-    assert {path: path.stat().st_mtime_ns for path in work.rglob("*")} == before
+def test_answers_go_on_where_they_ended(work: Path, chats: list[ReadChat]) -> None:
+    assert len(chats) == 3
+    questions, folder = work / "questions.jsonl", work / "answers"
+    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(eagle_data, "BATCH", 2)
+        draw_answers(work / "llama.gguf", questions, work, 60.0, temperature=0.0)
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
     for chat in chats:
-        assert len(chat.tokens) == len(chat.inputs) == len(chat.hidden) == chat.prompt + 12
+        assert len(chat.inputs) == len(chat.hidden) == len(chat.tokens) - 1
+        assert len(chat.tokens) == chat.prompt + 12
 
 
 def test_logits_follow_from_the_states(source: LlamaFile, chats: list[ReadChat]) -> None:
     """The answers are greedy, so each token is the most probable one after those before it."""
     for chat in chats:
         logits = chat.hidden.astype(np.float32) @ source.weights["embed_tokens"].numpy().T
-        assert np.array_equal(logits.argmax(1)[chat.prompt - 1 : -1], chat.tokens[chat.prompt :])
+        assert np.array_equal(logits.argmax(1)[chat.prompt - 1 :], chat.tokens[chat.prompt :])
 
 
 @torch.no_grad()
@@ -97,26 +109,89 @@ def test_llama_cpp_runs_the_drafter_as_training_does(
     beside = tmp_path / "llama-eagle3.gguf"
     export(drafter, matrices.drafted, matrices.output, read_layers(4), model, beside)
     target, chat = load(model, threads=1, context_length=512, heads=True).target, chats[0]
-    text = chat.tokens[: -DEPTH + 1].tolist()
+    text = chat.tokens[:-DEPTHS].tolist()
     assert target.heads is not None
     list(target.prefill(text[:-1]))
     assert target.heads.begin(text) == len(text) - 1
-    states = drafter.fuse(torch.from_numpy(chat.inputs[:-1]).float()[None])
+    rows = len(text) - 1
+    tokens = torch.from_numpy(chat.tokens)[None]
+    states = drafter.fuse(torch.from_numpy(chat.inputs[:rows]).float()[None])
+    embedded = matrices.embeddings[tokens[:, 1 : rows + 1]]
+    hidden = torch.zeros(drafter.shape.heads, rows, rows).masked_fill(
+        torch.ones(rows, rows, dtype=torch.bool).triu(1), -torch.inf
+    )
     earlier: list[tuple[torch.Tensor, torch.Tensor]] = []
-    tokens, root = F.pad(torch.from_numpy(chat.tokens[1:]), (0, DEPTH)), len(text) - 2
-    for depth in range(DEPTH):
+    for _ in range(DEPTHS):
         drafted = target.heads.next_rows(text, 1)[0, matrices.drafted]
-        embedded = matrices.embeddings[tokens[depth : depth + len(chat.tokens) - 1]][None]
-        states = drafter(embedded, states, depth, earlier)
-        expected = drafter.said(states, matrices.output)[0, root].numpy()
+        states = drafter(embedded, states, rows, earlier, hidden)
+        expected = drafter.said(states, matrices.output)[0, -1].numpy()
         assert np.allclose(drafted, expected, atol=0.1)
-        text.append(int(tokens[root + depth + 1]))
+        # All roots draft the same token: only the last one's is compared.
+        text.append(int(chat.tokens[len(text)]))
+        embedded = matrices.embeddings[tokens[:, len(text) - 1]].expand(1, rows, -1)
+
+
+def test_divergence_is_that_of_torch() -> None:
+    generator = torch.Generator().manual_seed(2)
+    logits, wanted = (3.0 * torch.randn(4, 7, generator=generator) for _ in range(2))
+    ours, theirs = (logits.clone().requires_grad_() for _ in range(2))
+    value = divergence(ours, wanted)
+    expected = F.kl_div(
+        theirs.log_softmax(-1), wanted.log_softmax(-1), reduction="batchmean", log_target=True
+    )
+    assert torch.allclose(value, expected)
+    torch.autograd.backward([value, expected])
+    assert ours.grad is not None
+    assert theirs.grad is not None
+    assert torch.allclose(ours.grad, theirs.grad, atol=1e-6)
+
+
+@torch.no_grad()
+def test_chats_side_by_side_count_as_each_alone(
+    drafter: EagleBlock, matrices: TargetMatrices, chats: list[ReadChat]
+) -> None:
+    assert len({chat.prompt for chat in chats}) > 1
+    with torch.autocast("cpu", torch.bfloat16):
+        together, counts = losses(drafter, matrices, chats)
+        alone = [losses(drafter, matrices, [chat]) for chat in chats]
+    assert torch.allclose(together, torch.stack([loss for loss, _ in alone]).mean(), rtol=0.02)
+    assert [of for _, of in counts] == [
+        sum(of for _, of in each) for each in zip(*(each for _, each in alone), strict=True)
+    ]
+
+
+@torch.no_grad()
+def test_the_block_begins_better_than_one_that_knows_nothing(
+    source: LlamaFile, drafter: EagleBlock, matrices: TargetMatrices, chats: list[ReadChat]
+) -> None:
+    blocks = (drafter, EagleBlock(source.shape))
+    with torch.autocast("cpu", torch.bfloat16):
+        begun, ignorant = (losses(block, matrices, chats, 1)[0].item() for block in blocks)
+    assert begun < 0.5 * ignorant
 
 
 def test_training_lowers_the_loss(
     drafter: EagleBlock, matrices: TargetMatrices, chats: list[ReadChat]
 ) -> None:
-    before = losses(drafter, matrices, chats)[0].item()
-    train(drafter, matrices, chats, 0.5, seed=1)
-    assert losses(drafter, matrices, chats)[0].item() < before
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        before = losses(drafter, matrices, chats)[0].item()
+    schedule = Schedule(12)
+    train(drafter, matrices, chats, schedule, seconds=60.0)
+    assert (schedule.done, schedule.depths) == (12, DEPTHS)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert losses(drafter, matrices, chats)[0].item() < before
     assert all(0.0 <= share <= 1.0 for share in evaluate(drafter, matrices, chats))
+
+
+def test_batches_hold_every_chat_once(chats: list[ReadChat]) -> None:
+    drawn = [chat for batch in draw_batches(chats, Random(1)) for chat in batch]
+    assert sorted(map(id, drawn)) == sorted(map(id, chats))
+
+
+def test_a_question_is_learned_from_or_held_out(chats: list[ReadChat]) -> None:
+    learned, held_out = split(
+        [replace(chats[0], tokens=np.append(number, chats[0].tokens)) for number in range(60)] * 2
+    )
+    assert len(learned) + len(held_out) == 120
+    assert 0 < len(held_out) < len(learned)
+    assert not {int(chat.tokens[0]) for chat in learned} & {int(c.tokens[0]) for c in held_out}
