@@ -117,7 +117,7 @@ def embed(
     stored.bind(embedder)
     done, total = stored.counts()
     yield EmbeddingProgress(done, total)
-    last, size = b"", model.parallel
+    last, size = b"", 1
     while batch := stored.unembedded(last, size):
         started = perf_counter()
         encodings = model.encode_passages([one.text for one in batch])
@@ -128,7 +128,8 @@ def embed(
         if seconds < BATCH_S / 2:
             size = min(2 * size, MAX_BATCH)
         elif seconds > BATCH_S:
-            size = max(size // 2, model.parallel)
+            size //= 2
+        size = max(size, model.parallel)
 
 
 def _left(stored: StoredVectors, path: Path) -> int:
