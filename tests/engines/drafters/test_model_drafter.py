@@ -21,7 +21,7 @@ SHARES = np.exp(ROWS) / np.exp(ROWS).sum(1, keepdims=True)
 PROMPT = [1, 2, 3]
 
 
-class Block:
+class ScriptedBlock:
     """Drafts the same block after any text; `asked` has the rows that each pass was asked for."""
 
     context_length = 100
@@ -49,7 +49,7 @@ class BlockDrafter(ModelDrafter):
 
 
 def proposed(
-    block: Block, limit: int, stops: frozenset[int] = NEVER, price: float = 0.0
+    block: ScriptedBlock, limit: int, stops: frozenset[int] = NEVER, price: float = 0.0
 ) -> DraftTree:
     context = Context(PROMPT, np.zeros(4, np.float32), 0.0, row_price=price)
     return BlockDrafter(block, stops).propose(context, limit)
@@ -68,7 +68,7 @@ def share(path: tuple[int, ...]) -> float:
 
 @pytest.mark.parametrize("limit", [4, 9, 200])
 def test_the_most_probable_combinations_are_drafted_in_one_pass(limit: int) -> None:
-    block = Block()
+    block = ScriptedBlock()
     found = paths(proposed(block, limit))
     every = [
         path
@@ -82,13 +82,13 @@ def test_the_most_probable_combinations_are_drafted_in_one_pass(limit: int) -> N
 
 def test_nothing_is_drafted_after_the_end_of_an_answer() -> None:
     stop = int(ROWS[0].argsort()[-2])
-    found = paths(proposed(Block(), 200, frozenset({stop})))
+    found = paths(proposed(ScriptedBlock(), 200, frozenset({stop})))
     assert (stop,) in found
     assert all(stop not in path[:-1] for path in found)
 
 
 def test_fewer_tokens_are_drafted_where_rows_are_dear_to_verify() -> None:
-    found = paths(proposed(Block(), 200, price=0.3))
+    found = paths(proposed(ScriptedBlock(), 200, price=0.3))
     depth = max(map(len, found))
-    assert depth < max(map(len, paths(proposed(Block(), 200))))
+    assert depth < max(map(len, paths(proposed(ScriptedBlock(), 200))))
     assert max(share(path) for path in found if len(path) == depth) <= 0.3
