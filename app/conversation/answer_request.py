@@ -24,9 +24,10 @@ from app.conversation.citations import (
 from app.conversation.context_window import WHOLE_CHAT, WINDOW_KEY, Boundary
 from app.conversation.continuation import NOTHING_WRITTEN, SAMPLING_KEY, PartialAnswer
 from app.conversation.events import Cited, Event, Finished, Retrieved, Wrote
+from app.conversation.follow_up import completed
 from app.conversation.generation import GenerationRequest
 from app.conversation.imported_texts import INSTRUCTION
-from app.conversation.passage_check import PassageCheck, with_passages
+from app.conversation.passage_check import MAX_QUESTION, PassageCheck, with_passages
 from app.conversation.statistics import ORIGINS_KEY, REMARK_KEY, STATES_KEY, Provenance, Statistics
 from app.engine.engine import PassageForm
 from app.indexing.passage_index import FoundPassage
@@ -127,8 +128,10 @@ class AnswerRequest:
     ) -> GenerationRequest:
         """The request to the model, with `passages` in this form before the question."""
         check = None
-        if passages and form.judges and self.begun is NOTHING_WRITTEN:
-            check = PassageCheck(form, self.messages, self.asked, tuple(passages), self.outcome)
+        question = completed(self.asked_before, self.asked)
+        judged = form.judges and self.begun is NOTHING_WRITTEN
+        if passages and judged and len(question) <= MAX_QUESTION:
+            check = PassageCheck(form, self.messages, question, tuple(passages), self.outcome)
         return GenerationRequest(
             with_passages(form, self.messages, passages, self.outcome),
             self.sampling,

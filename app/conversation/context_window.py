@@ -167,12 +167,6 @@ def fit(
     return tokens, dropped
 
 
-def without_oldest(messages: Sequence[Message], dropped: int) -> list[Message]:
-    """`messages` without the oldest that `fit` dropped; the system prompt is kept."""
-    system = int(messages[0].role == records.SYSTEM)
-    return [*messages[:system], *messages[system + dropped :]]
-
-
 class _Window:
     """Prompts of a chat's system prompt and its messages from some turn on."""
 

@@ -17,9 +17,9 @@ from time import perf_counter
 import numpy as np
 
 from app.chat_settings import AnswerEnd
-from app.conversation.context_window import fit, without_oldest
+from app.conversation.context_window import fit
 from app.conversation.events import Dropped, Event, Finished, Prefilling, Retrieved, Wrote
-from app.conversation.passage_check import PassageCheck, says_yes
+from app.conversation.passage_check import EXAMPLES, PassageCheck, says_yes
 from app.conversation.statistics import Piece, Statistics
 from app.conversation.stop_sequences import HeldText, StopSequences
 from app.engine.draft_resources import wanted_logits
@@ -35,6 +35,8 @@ from engines.step import FINISH_REPETITION, FINISH_STOP, Step
 from engines.target import Floats, ParkingTarget, Target
 
 FINISH_INTERRUPTED = "interrupted"
+CHECK_OWNER = "passage check"
+"""The owner of the saved state of the check's examples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def generate(
         yield from load_state(engine, [*prompt, *written])
         cached = _cached(engine.target, [*prompt, *written])
         check = request.check
-        if check is not None and not (yield from _is_stated(engine, check, dropped, stop)):
+        if check is not None and not (yield from _is_stated(engine, check, prompt, stop)):
             yield Retrieved((), check.rejection)
             prompt, dropped = fit(engine, check.otherwise, end.max_tokens)
         if dropped := dropped + request.dropped:
@@ -138,21 +140,45 @@ def _read(engine: Engine, context: Sequence[int], stop: Flag) -> Generator[Event
 
 
 def _is_stated(
-    engine: Engine, check: PassageCheck, dropped: int, stop: Flag
+    engine: Engine, check: PassageCheck, prompt: Sequence[int], stop: Flag
 ) -> Generator[Event, None, bool]:
-    """Whether the passages state the answer, or the model cannot be asked: there is no room for
-    that, or its memory cannot be rewound to the passages."""
+    """Whether a passage states the answer, or the model cannot be asked: there is no room for that,
+    or its memory cannot be rewound. What is cached of `prompt` is kept where it can be parked."""
     target = engine.target
     if target.rollback_rows < target.max_rows:
         return True
-    for messages, min_odds in check.asked():
-        asked = engine.render(without_oldest(messages, dropped))
-        if len(asked) > target.context_length:
+    target.rewind(common_prefix(target.tokens, prompt))
+    _park(target)
+    examples = engine.render_text(EXAMPLES)
+    yield from _read_examples(engine, examples, stop)
+    for asked, min_odds in check.asked():
+        tokens = [*examples, *engine.vocabulary.encode(asked)]
+        if stop.is_set() or len(tokens) > target.context_length:
             return True
-        yield from _read(engine, asked, stop)
+        yield from _read(engine, tokens, stop)
         if stop.is_set() or says_yes(target.last_row.logits[0], engine.vocabulary, min_odds):
             return True
     return False
+
+
+def _read_examples(engine: Engine, examples: Sequence[int], stop: Flag) -> Generator[Event]:
+    """Read what each check begins with, unless it is kept: in memory, and on disk for the next
+    process."""
+    target = engine.target
+    if len(examples) > target.context_length or _cached(target, [*examples, 0]) == len(examples):
+        return
+    yield from load_state(engine, examples)
+    loaded = common_prefix(target.tokens, examples) == len(examples)
+    yield from _read(engine, examples, stop)
+    if not stop.is_set():
+        _park(target)
+        if engine.states is not None and not loaded:
+            engine.states.save(CHECK_OWNER, len(examples))
+
+
+def _park(target: Target) -> None:
+    if isinstance(target, ParkingTarget):
+        target.park()
 
 
 def _cached(target: Target, context: Sequence[int]) -> int:

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import cache, partial
-from itertools import starmap
 from pathlib import Path
 from typing import TypeVar
 
@@ -314,15 +313,17 @@ def with_notes(
     if not passages:
         return list(messages)
     if form.instructed:
-        parts = [INSTRUCTION, *starmap(_with_source, enumerate(passages, start=1))]
+        numbered = enumerate(map(with_source, passages), start=1)
+        parts = [INSTRUCTION, *(f"[{number}] {text}" for number, text in numbered)]
     else:
         parts = [_header(passages), *(_quoted(passage).strip() for passage in passages)]
     return [*messages[:-1], Message(SYSTEM, "\n\n".join(parts)), messages[-1]]
 
 
-def _with_source(number: int, passage: FoundPassage | Passage) -> str:
+def with_source(passage: FoundPassage | Passage) -> str:
+    """A passage as a model that follows instructions is given it."""
     source = passage.source if isinstance(passage, FoundPassage) else passage.chunk.heading
-    return f"[{number}] {one_line(source, MAX_SOURCE_CHARACTERS)}\n{_quoted(passage).strip()}"
+    return f"{one_line(source, MAX_SOURCE_CHARACTERS)}\n{_quoted(passage).strip()}"
 
 
 def _header(passages: Sequence[FoundPassage | Passage]) -> str:

@@ -1,10 +1,10 @@
-"""Asks a model, before it answers, whether the passages found state the answer.
+"""Asks a model, before it answers, whether a passage found states the answer.
 
-A small model that is told to say so where they do not still answers from a similar passage: the
-van's tyre pressure from the bike's note. Asked for one word first, it knows better ("answerability"
+A small model that is told to say so where none does still answers from a similar passage: the
+van's tyre pressure from the bike's. Asked for one word first, it knows better ("answerability"
 is in its states: Slobodkin et al., "The Curious Case of Hallucinatory (Un)answerability", EMNLP
-2023). It is asked about the best passage alone, of which it judges best, and if it says no, about
-all. So each passage is read once, for the check and the answer.
+2023), and still better after examples of the difference. Each passage is judged alone, best first,
+in a prompt of its own that always begins alike, so that only the passage and the question are read.
 """
 
 from __future__ import annotations
@@ -15,29 +15,74 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from app.conversation.citations import SearchOutcome
-from app.conversation.imported_texts import with_notes
+from app.conversation.imported_texts import with_notes, with_source
 from app.engine.engine import PassageForm
 from app.indexing.passage_index import FoundPassage
 from datastores.chats.records import SYSTEM
 from engines.chat_template.prompt_builder import Message
 from engines.target import Floats, Vocabulary
 
-CHECK = """\
-{question}
+EXAMPLES = """\
+Does an excerpt of somebody's notes state the answer to a question, in whatever words? Not if it \
+is about another thing or person, or does not say what is asked.
 
-Before you answer: do the excerpts above state exactly this, about the same thing or person? \
-Something similar does not count. Reply with one word, yes or no."""
+Excerpt: bike.md
+The tyres of the Canyon need 3 bar. Bought in May from Tim for 600, who also lent me a pump.
+Question: how hard do I pump up my bicycle?
+Stated: yes
+Question: what tyre pressure does the car need?
+Stated: no
+Question: what colour is my bike?
+Stated: no
+Question: who could help me with air when a wheel is soft?
+Stated: yes
+
+Excerpt: people/rosa.md
+Rosa left the bank and builds violins in Lyon. Her son Paul starts school in autumn, he is mad \
+about trains.
+Question: when does Mia start school?
+Stated: no
+Question: what does my friend in France do for a living?
+Stated: yes
+Question: how old is Paul?
+Stated: no
+Question: which toy would please Rosa's boy?
+Stated: yes
+
+Excerpt: work/printer.md
+2nd floor: jams with thick paper, then use tray 2. Toner: Lena orders it, code 55-A.
+Question: what is the code for the copier's toner?
+Stated: no
+Question: whom do I tell when the printing machine runs dry?
+Stated: yes
+Question: what does a toner cost?
+Stated: no
+Question: strong sheets get stuck upstairs, what helps?
+Stated: yes
+
+"""
+"""Begins each prompt."""
+ASKED = """\
+Excerpt: {excerpt}
+Question: {question}
+Stated:"""
+MAX_QUESTION = 500
+"""Longest question that is checked, in characters: it is read again with each passage."""
 YES, NO = ("Yes", "yes", " Yes", " yes"), ("No", "no", " No", " no")
 MIN_MASS = 0.5
-"""Minimum probability of yes and no together: a model that would say something else, such as one
-that reasons first, does not judge."""
-MIN_ODDS_OF_BEST, MIN_ODDS_OF_ALL = -0.35, 0.0
-"""Minimum log-odds of yes for the best passage, and for all: the more passages, the likelier yes.
+"""Minimum probability of yes and no together: a model that would say something else does not
+judge."""
+MIN_ODDS, UNEVENNESS_ODDS, USUAL_UNEVENNESS = -0.2, 8.0, 0.15
+"""Minimum log-odds of yes for a passage that matches the question's words as unevenly as usual, and
+how much they grow with unevenness: a passage that matches all words but one well is about another
+thing of the same kind, where models say yes too often.
 
-Chosen on these: of 21 questions whose answer the best of up to four passages states,
-Qwen2.5-Coder 1.5B passes all; of 32 that nothing answers, in people's own words about 44 notes, it
-rejects 19: of 17 about another thing 11, of 6 on other subjects 5, of 9 about what a note leaves
-out 3. The area under the curve is .92 for the best passage and .86 for all."""
+Chosen on questions about 107 notes, many of them hard: of 37 that nothing answers,
+Qwen2.5-Coder 1.5B rejects 31; of 34 whose answer is in one of up to four passages, in people's own
+words or plain, it passes 31, and would answer one of the other three right. The area under the
+curve is .95; without unevenness .89; with 6 and 10 for 8 it is .94 and .95. Of 58 with the answer
+in the best passage or in none: .98; without unevenness .97; asked in the chat, without examples,
+.87."""
 
 NOT_COVERED = """\
 The user's notes were searched and do not answer this. If the question is about the user's own \
@@ -52,7 +97,7 @@ class PassageCheck:
 
     Attributes:
         messages: the chat up to the question, without passages.
-        question: its text without attachments.
+        question: its text without attachments, and what it follows.
         outcome: of the search that found the `passages`.
     """
 
@@ -62,14 +107,12 @@ class PassageCheck:
     passages: tuple[FoundPassage, ...]
     outcome: SearchOutcome
 
-    def asked(self) -> Iterator[tuple[list[Message], float]]:
-        """The messages that ask about the best passage, and about all, each with the minimum
-        log-odds of yes. They are those of the answer, except for the last."""
-        check = replace(self.messages[-1], content=CHECK.format(question=self.question))
-        asked = [*self.messages[:-1], check]
-        yield with_notes(self.form, asked, self.passages[:1]), MIN_ODDS_OF_BEST
-        if len(self.passages) > 1:
-            yield with_notes(self.form, asked, self.passages), MIN_ODDS_OF_ALL
+    def asked(self) -> Iterator[tuple[str, float]]:
+        """What follows `EXAMPLES` for each passage, and the minimum log-odds of yes."""
+        for passage in self.passages:
+            uneven = 0.0 if passage.unevenness is None else passage.unevenness - USUAL_UNEVENNESS
+            asked = ASKED.format(excerpt=with_source(passage), question=self.question)
+            yield asked, MIN_ODDS + UNEVENNESS_ODDS * uneven
 
     @property
     def rejection(self) -> SearchOutcome:
@@ -96,7 +139,7 @@ def with_passages(
 
 
 def says_yes(logits: Floats, vocabulary: Vocabulary, min_odds: float) -> bool:
-    """Whether a model whose next token has these `logits` says yes to `CHECK`, or does not judge.
+    """Whether a model whose next token has these `logits` says yes, or does not judge.
 
     Args:
         logits: float32 [vocabulary].

@@ -54,8 +54,9 @@ exact commands on 120 questions in people's own words about unseen pages."""
 
 
 MIN_JUDGE_PARAMETERS = 1_000_000_000
-"""Fewest weights of a model that is asked whether passages state the answer: of questions whose
-answer the best passage states, Qwen2.5-Coder 1.5B says no to none of 21, 0.5B to 6 of 9."""
+"""Fewest weights of a model that is asked whether passages state the answer. How well yes tells
+questions that the best passage answers from others: area under the curve .97 for Qwen2.5-Coder 1.5B
+(58 questions), .77 for 0.5B (14)."""
 
 
 @dataclass(frozen=True, slots=True)

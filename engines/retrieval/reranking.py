@@ -311,6 +311,14 @@ class Reranker:
         """Contribution of embedding similarity to the fit of a passage (id) from `search`."""
         return NEARNESS_FIT * self._beyond_chance.get(passage, 0.0)
 
+    def unevenness(self, passage: int) -> float | None:
+        """How unevenly a passage (id) from `search` matches the question's subject; None if that is
+        not known."""
+        matches = self._token_matches.get(passage)
+        if self._nearness is None or matches is None:
+            return None
+        return self._nearness.unevenness(matches)
+
     def _fit(self, passage: int, by_chance: float = 0.0) -> float:
         """Fit of the passage's best paragraph or item, less the score expected `by_chance`."""
         return self.question.fit(self._likelihoods[passage] - by_chance)

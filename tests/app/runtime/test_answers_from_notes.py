@@ -150,6 +150,7 @@ def test_an_answer_whose_passages_were_rejected_is_its_chats_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(generation, "says_yes", lambda *given: False)
+    monkeypatch.setattr(engine.target, "context_length", 4096)
     judging = replace(engine, passage_form=PassageForm(judges=True))
     chat, events = ask(judging, history, imports, ABOUT_WALRUS)
     owner = owner_of_answer(history.name, chat, ())
