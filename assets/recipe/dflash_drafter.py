@@ -28,7 +28,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from assets.recipe.eagle_data import CONTEXT, ReadChat, load_chats, read_layers
-from assets.recipe.eagle_drafter import HELD_OUT, TargetMatrices, draft_vocabulary
+from assets.recipe.eagle_drafter import TargetMatrices, divergence, draft_vocabulary, split
 from engines.distillation.export import add_sizes
 from engines.distillation.model import LlamaShape, rotary
 from engines.distillation.weights import copy_entries, read_llama_file
@@ -192,8 +192,8 @@ def losses(
     for row, chat in enumerate(chats):
         count = len(chat.tokens)
         tokens[row, :count] = torch.from_numpy(chat.tokens)
-        inputs[row, : count - 1] = torch.from_numpy(chat.inputs[: count - 1])
-        hidden[row, : count - 1] = torch.from_numpy(chat.hidden[: count - 1])
+        inputs[row, : count - 1] = torch.from_numpy(chat.inputs)
+        hidden[row, : count - 1] = torch.from_numpy(chat.hidden)
     counts = torch.tensor([len(chat.tokens) for chat in chats])[:, None]
     places = [rng.choices(range(chat.prompt, len(chat.tokens) - 1), k=ROOTS) for chat in chats]
     roots, chat_rows = torch.tensor(places), torch.arange(len(chats))[:, None]
@@ -203,12 +203,10 @@ def losses(
     total, found = torch.zeros(()), []
     for depth in range(BLOCK - 1):
         scored = roots + depth + 1 < counts
-        guessed = F.linear(states[:, :, depth][scored], target.output).float().log_softmax(-1)
-        with torch.no_grad():
-            expected = F.linear(hidden[chat_rows, roots + depth][scored], target.output).float()
-            following = tokens[chat_rows, roots + depth + 1][scored]
-        kl = F.kl_div(guessed, expected.log_softmax(-1), reduction="batchmean", log_target=True)
-        total = total + DECAY**depth * kl
+        guessed = F.linear(states[:, :, depth][scored], target.output)
+        wanted = F.linear(hidden[chat_rows, roots + depth][scored], target.output)
+        total = total + DECAY**depth * divergence(guessed, wanted)
+        following = tokens[chat_rows, roots + depth + 1][scored]
         right = (target.drafted[guessed.argmax(-1)] == following).sum()
         found.append((int(right), len(following)))
     return total, found
@@ -297,7 +295,7 @@ def main(target: Path, work: Path, minutes: float, seed: int) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     source = read_llama_file(target)
     chats = [chat for chat in load_chats(work) if len(chat.tokens) - chat.prompt > BLOCK]
-    held_out, learned = chats[::HELD_OUT], [c for n, c in enumerate(chats) if n % HELD_OUT]
+    learned, held_out = split(chats)
     embeddings = source.weights["embed_tokens"]
     drafted = draft_vocabulary(learned, len(embeddings))
     rows = source.weights.get("lm_head", embeddings)[drafted]
@@ -311,7 +309,7 @@ def main(target: Path, work: Path, minutes: float, seed: int) -> None:
     save_file(drafter.state_dict(), path)
     layers, beside = read_layers(source.shape.layers), work / f"{target.stem}-dflash.gguf"
     export(drafter, matrices, layers, target, beside)
-    _LOG.info("right on held-out answers: %s", evaluate(drafter, matrices, held_out))
+    _LOG.info("right on held-out questions: %s", evaluate(drafter, matrices, held_out))
 
 
 if __name__ == "__main__":

@@ -84,8 +84,8 @@ def test_training_lowers_the_loss(drafter: DFlashBlock, matrices: TargetMatrices
         ReadChat(
             np.roll(TEXT, shift),
             PROMPT,
-            rng.normal(size=(len(TEXT), 3 * WIDTH)).astype(np.float16),
-            rng.normal(size=(len(TEXT), WIDTH)).astype(np.float16),
+            rng.normal(size=(len(TEXT) - 1, 3 * WIDTH)).astype(np.float16),
+            rng.normal(size=(len(TEXT) - 1, WIDTH)).astype(np.float16),
         )
         for shift in range(3)
     ]
