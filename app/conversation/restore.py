@@ -103,14 +103,14 @@ def _limited_memory(size: int) -> Iterator[None]:
         return
     import resource
 
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    before = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     wanted = psutil.Process().memory_info().vms + size
     limits = (limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)
     resource.setrlimit(resource.RLIMIT_AS, (min([wanted, *limits]), hard))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_AS, before)  # a new pair might not fit into memory
 
 
 def _require_file(path: Path) -> None:
