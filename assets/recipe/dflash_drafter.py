@@ -20,19 +20,25 @@ from random import Random
 from time import monotonic
 
 import click
-import gguf
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from assets.recipe.drafter_training import (
+    TargetMatrices,
+    divergence,
+    draft_vocabulary,
+    drafter_writer,
+    finish,
+    split,
+    update,
+)
 from assets.recipe.eagle_data import CONTEXT, ReadChat, load_chats, read_layers
-from assets.recipe.eagle_drafter import TargetMatrices, divergence, draft_vocabulary, split
-from engines.distillation.export import add_sizes
 from engines.distillation.model import LlamaShape, rotary
-from engines.distillation.weights import copy_entries, read_llama_file
-from engines.llama.gguf import DFLASH, DRAFT_VOCABULARY
+from engines.distillation.weights import read_llama_file
+from engines.llama.gguf import DFLASH
 
 _LOG = logging.getLogger("assets.recipe")
 
@@ -224,14 +230,9 @@ def train(
     began, updates = monotonic(), 0
     while (spent := monotonic() - began) < seconds:
         share = min(1.0, (updates + 1) / WARM_STEPS) * (1 + cosine(pi * spent / seconds)) / 2
-        for group in optimiser.param_groups:
-            group["lr"] = RATE * share
         with torch.autocast("cpu", torch.bfloat16):
             loss, counts = losses(drafter, target, rng.sample(chats, min(BATCH, len(chats))), rng)
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(drafter.parameters(), 1.0)
-        optimiser.step()
+        update(optimiser, RATE * share, loss)
         updates += 1
         if updates % 20 == 0:
             values = (spent, updates, loss.item(), [round(a / max(b, 1), 2) for a, b in counts])
@@ -259,30 +260,17 @@ def export(
     path: Path,
 ) -> None:
     """Write the drafter for the model in `source` to `path`, its matrices in Q8_0."""
-    reader, shape = gguf.GGUFReader(source), drafter.shape
-    writer = gguf.GGUFWriter(path, DFLASH)
-    writer.add_name("DFlash drafter")
-    copy_entries(reader, writer, "tokenizer.")
-    add_sizes(writer, shape)
+    shape = drafter.shape
+    writer = drafter_writer(path, "DFlash drafter", DFLASH, source, shape, layers)
     writer.add_key_length(shape.head_size)
     writer.add_value_length(shape.head_size)
-    writer.add_rope_dimension_count(shape.head_size)
-    writer.add_array(f"{DFLASH}.target_layers", layers)
     writer.add_uint32(f"{DFLASH}.block_size", BLOCK)
     writer.add_mask_token_id(MASK)
-    for name, tensor in [*drafter.named_parameters(), ("output", target.output)]:
-        name = name.replace("layers.", "blk.").replace("output_norm_enc", "enc.output_norm")
-        values = tensor.detach().float().numpy()
-        if values.ndim == 2:
-            kind = gguf.GGMLQuantizationType.Q8_0
-            writer.add_tensor(f"{name}.weight", gguf.quants.quantize(values, kind), raw_dtype=kind)
-        else:
-            writer.add_tensor(f"{name}.weight", values)
-    writer.add_tensor(DRAFT_VOCABULARY, target.drafted.numpy())
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    tensors = {
+        name.replace("layers.", "blk.").replace("output_norm_enc", "enc.output_norm"): tensor
+        for name, tensor in drafter.named_parameters()
+    }
+    finish(writer, tensors | {"output": target.output}, target.drafted)
 
 
 @click.command()

@@ -63,7 +63,7 @@ def draw_answers(
     chats = [json.loads(line)["messages"] for line in questions.read_text().splitlines()]
     prompts = [model.render([Message("user", chat[0]["content"])]) for chat in chats]
     prompts = sorted((one for one in prompts if len(one) <= MAX_PROMPT), key=len)
-    writer = AnswerWriter(target, sorted(model.vocabulary.stops), temperature)
+    writer = BatchAnswerer(target, sorted(model.vocabulary.stops), temperature)
     for start in range(0, len(prompts), BATCH):
         path = folder / f"{questions.stem}-{temperature}-{start:06d}.npz"
         if path.exists():
@@ -74,7 +74,7 @@ def draw_answers(
         save_chats(path, writer.answer(prompts[start : start + BATCH]))
 
 
-class AnswerWriter:
+class BatchAnswerer:
     """Draws answers from a target in batches.
 
     Args:

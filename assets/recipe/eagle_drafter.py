@@ -18,38 +18,38 @@ for the draft vocabulary, and stays as it is, so that rare tokens keep sensible 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import cos, pi
 from pathlib import Path
 from random import Random
 from time import monotonic
-from typing import Any
-from zlib import crc32
 
 import click
-import gguf
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
+from assets.recipe.drafter_training import (
+    TargetMatrices,
+    divergence,
+    draft_vocabulary,
+    drafter_writer,
+    finish,
+    split,
+    update,
+)
 from assets.recipe.eagle_block import EagleBlock, TextRows
 from assets.recipe.eagle_data import ReadChat, draw_answers, load_chats, read_layers
-from engines.distillation.export import add_sizes
-from engines.distillation.weights import copy_entries, interleave, read_llama_file
-from engines.llama.gguf import DRAFT_VOCABULARY, EAGLE
+from engines.distillation.weights import interleave, read_llama_file
+from engines.llama.gguf import EAGLE
 
 _LOG = logging.getLogger("assets.recipe")
 
 WEIGHTS = "drafter.safetensors"
-HELD_OUT = 10
-"""One in this many questions is held out."""
-DRAFT_TOKENS = 8192
-"""Size of the draft vocabulary."""
 DEPTHS, DECAY = 3, 0.8
 """Tokens drafted in training, and the weight of each beside that of the one before it."""
 FIRST_SHARE = 2 / 3
@@ -58,33 +58,6 @@ BATCH_TOKENS, SORTED_CHATS = 1024, 256
 RATE, WARM_UPDATES, LAST_SHARE = 2e-3, 20, 0.02
 LINEAR_ROWS = 40_000
 """Rows from which the block begins."""
-
-
-@dataclass(frozen=True)
-class TargetMatrices:
-    """The target's embeddings [vocabulary, width] and the draft vocabulary's output rows."""
-
-    embeddings: Tensor
-    output: Tensor
-    drafted: Tensor
-
-
-def split(chats: Sequence[ReadChat]) -> tuple[list[ReadChat], list[ReadChat]]:
-    """Chats to learn from, and those about held-out questions."""
-    parts: tuple[list[ReadChat], list[ReadChat]] = ([], [])
-    for chat in chats:
-        parts[crc32(chat.tokens[: chat.prompt].tobytes()) % HELD_OUT == 0].append(chat)
-    return parts
-
-
-def draft_vocabulary(chats: Sequence[ReadChat], vocabulary: int) -> Tensor:
-    """The most frequent tokens of answers, and the first ones of the vocabulary."""
-    counts = Counter(int(token) for chat in chats for token in chat.tokens[chat.prompt :])
-    tokens = [token for token, _ in counts.most_common(DRAFT_TOKENS)]
-    known = set(tokens)
-    more = (token for token in range(vocabulary) if token not in known)
-    tokens += [token for _, token in zip(range(DRAFT_TOKENS - len(tokens)), more, strict=False)]
-    return torch.tensor(sorted(tokens))
 
 
 def read_rows(chats: Sequence[ReadChat], embeddings: Tensor) -> TextRows:
@@ -99,32 +72,6 @@ def read_rows(chats: Sequence[ReadChat], embeddings: Tensor) -> TextRows:
             rows += len(tokens)
     given, following, hidden = map(torch.cat, zip(*parts, strict=True))
     return TextRows(given.float(), embeddings[following], hidden.float())
-
-
-def divergence(logits: Tensor, wanted: Tensor) -> Tensor:
-    """The mean divergence KL(softmax(wanted) ‖ softmax(logits)) of rows [n, vocabulary]."""
-    value: Tensor = _Divergence.apply(logits, wanted)  # type: ignore[no-untyped-call]
-    return value
-
-
-class _Divergence(torch.autograd.Function):
-    """torch's own takes twice as long, and twice the memory, as it keeps the logarithms of both."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, wanted: Tensor) -> Tensor:
-        """Keeps the slope, which is the difference of the distributions."""
-        given, expected = logits.float(), wanted.float().log_softmax(-1)
-        given = given - given.logsumexp(-1, keepdim=True)
-        shares = expected.exp()
-        value: Tensor = (shares * (expected - given)).sum() / len(logits)
-        ctx.save_for_backward(given.exp_().sub_(shares).to(logits.dtype))
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None]:
-        """The slope of `logits` only."""
-        (difference,) = ctx.saved_tensors
-        return difference * (slope / len(difference)).to(difference.dtype), None
 
 
 @dataclass(frozen=True)
@@ -202,7 +149,7 @@ def losses(
 
 
 @dataclass
-class Schedule:
+class UpdateSchedule:
     """How much is learned in all, and how much has been.
 
     Attributes:
@@ -235,7 +182,7 @@ def train(
     drafter: EagleBlock,
     target: TargetMatrices,
     chats: Sequence[ReadChat],
-    schedule: Schedule,
+    schedule: UpdateSchedule,
     seconds: float,
 ) -> None:
     """Train until the `schedule` ends, for at most `seconds`."""
@@ -243,14 +190,9 @@ def train(
     optimiser = torch.optim.AdamW(drafter.parameters(), RATE, betas=(0.9, 0.95), weight_decay=0.0)
     while schedule.done < schedule.updates and monotonic() - began < seconds:
         batches = batches or draw_batches(chats, rng)
-        for group in optimiser.param_groups:
-            group["lr"] = schedule.rate
         with torch.autocast("cpu", torch.bfloat16):
             loss, counts = losses(drafter, target, batches.pop(), schedule.depths)
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(drafter.parameters(), 1.0)
-        optimiser.step()
+        update(optimiser, schedule.rate, loss)
         schedule.done += 1
         if schedule.done % 20 == 0:
             _LOG.info("%d updates, loss %.3f, right %s", schedule.done, loss, _shares(counts))
@@ -295,13 +237,9 @@ def export(
     path: Path,
 ) -> None:
     """Write the drafter for the model in `source` to `path`."""
-    reader, shape, prefix = gguf.GGUFReader(source), drafter.shape, "blk.0."
-    writer = gguf.GGUFWriter(path, EAGLE)
-    writer.add_name("EAGLE-3 drafter")
-    copy_entries(reader, writer, "tokenizer.")
-    add_sizes(writer, replace(shape, layers=1))
-    writer.add_rope_dimension_count(shape.head_size)
-    writer.add_array(f"{EAGLE}.target_layers", layers)
+    shape, prefix = drafter.shape, "blk.0."
+    one = replace(shape, layers=1)
+    writer = drafter_writer(path, "EAGLE-3 drafter", EAGLE, source, one, layers)
     writer.add_uint32(f"{EAGLE}.target_hidden_size", shape.width)
     whole = ("fc", "output_norm")
     tensors: dict[str, Tensor] = {
@@ -310,24 +248,8 @@ def export(
     for name in (f"{prefix}attn_q", f"{prefix}attn_k"):
         tensors[name] = interleave(tensors[name].detach(), shape.heads)
     tensors |= {"output": output, "fc": tensors["fc"] / drafter.scale}
-    for name, tensor in tensors.items():
-        values = tensor.detach().float().numpy()
-        kind = _type_of(name, values.ndim)
-        quantised = gguf.quants.quantize(values, kind)
-        writer.add_tensor(f"{name}.weight", quantised, raw_dtype=kind)
-    writer.add_tensor(DRAFT_VOCABULARY, drafted.numpy())
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-def _type_of(name: str, dimensions: int) -> gguf.GGMLQuantizationType:
-    """Q8_0 for matrices, except for that which reads the target's states: beside their dominant
-    dimensions, it would round the others away."""
-    if dimensions < 2:
-        return gguf.GGMLQuantizationType.F32
-    return gguf.GGMLQuantizationType.F16 if name == "fc" else gguf.GGMLQuantizationType.Q8_0
+    # In 8 bits, the two dominant dimensions of the target's states would round the others away.
+    finish(writer, tensors, drafted, halves={"fc"})
 
 
 @click.group()
@@ -359,7 +281,7 @@ def run_training(given: tuple[Path, Path, float], updates: int) -> None:
     """Train, from the weights of the last run if there are any, and write the GGUF file."""
     target, work, seconds = given
     learned, held_out = split(list(load_chats(work)))
-    source, path, schedule = read_llama_file(target), work / WEIGHTS, Schedule(updates)
+    source, path, schedule = read_llama_file(target), work / WEIGHTS, UpdateSchedule(updates)
     embeddings = source.weights["embed_tokens"]
     drafter = EagleBlock(source.shape)
     if path.exists():

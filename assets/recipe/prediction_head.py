@@ -29,6 +29,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from assets.recipe.drafter_training import update
 from assets.recipe.workloads import write
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
@@ -148,13 +149,8 @@ def train(
             order = rng.sample(chats, len(chats))
         batch, order = order[:BATCH_CHATS], order[BATCH_CHATS:]
         share = min(1.0, (updates + 1) / WARM_STEPS) * (1 + cosine(pi * spent / seconds)) / 2
-        for group in optimiser.param_groups:
-            group["lr"] = RATE * share
         loss = head_loss(trunk, head, batch)
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(head.parameters(), 1.0)
-        optimiser.step()
+        update(optimiser, RATE * share, loss)
         updates += 1
         if updates % 20 == 0:
             _LOG.info("%4.0f s, %d updates, loss %.3f", spent, updates, loss.item())

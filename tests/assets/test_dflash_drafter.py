@@ -19,8 +19,8 @@ from assets.recipe.dflash_drafter import (
     losses,
     train,
 )
+from assets.recipe.drafter_training import TargetMatrices
 from assets.recipe.eagle_data import ReadChat, read_layers
-from assets.recipe.eagle_drafter import TargetMatrices
 from engines.distillation.weights import LlamaFile, read_llama_file
 from engines.llama.model import load
 from tests.engines.tiny import WIDTH, TinyVocabulary

@@ -13,20 +13,22 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from assets.recipe import eagle_data
+from assets.recipe.drafter_training import (
+    TargetMatrices,
+    divergence,
+    draft_vocabulary,
+    split,
+)
 from assets.recipe.eagle_block import EagleBlock
 from assets.recipe.eagle_data import ReadChat, draw_answers, load_chats, read_layers
 from assets.recipe.eagle_drafter import (
     DEPTHS,
-    Schedule,
-    TargetMatrices,
-    divergence,
-    draft_vocabulary,
+    UpdateSchedule,
     draw_batches,
     evaluate,
     export,
     losses,
     read_rows,
-    split,
     train,
 )
 from engines.distillation.weights import LlamaFile, read_llama_file
@@ -175,7 +177,7 @@ def test_training_lowers_the_loss(
 ) -> None:
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         before = losses(drafter, matrices, chats)[0].item()
-    schedule = Schedule(12)
+    schedule = UpdateSchedule(12)
     train(drafter, matrices, chats, schedule, seconds=60.0)
     assert (schedule.done, schedule.depths) == (12, DEPTHS)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
