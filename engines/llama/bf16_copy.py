@@ -22,7 +22,8 @@ from engines.llama.gguf import read_metadata
 from engines.llama.native import LOGGER
 
 MAX_BYTES = 128 << 20
-"""Largest file that is copied: to copy it takes 5 ms of CPU, and 2 MB on disk, for each MB."""
+"""Largest file that is copied: to copy it takes 1.5 ms of CPU, and 1.4 MB on disk, for each MB
+(all-MiniLM-L6-v2, whose embeddings are half of it)."""
 
 
 @contextmanager
@@ -58,6 +59,8 @@ def _write(path: Path, copy: Path) -> bool:
     """Whether the copy was written; there may be no room."""
     parameters = lib.llama_model_quantize_default_params()
     parameters.ftype, parameters.nthread = lib.LLAMA_FTYPE_MOSTLY_BF16, 1
+    # They are looked up, not multiplied.
+    parameters.token_embedding_type = lib.GGML_TYPE_Q8_0
     parameters.allow_requantize = True
     names = str(path).encode(), str(copy).encode()
     written = lib.llama_model_quantize(*names, ctypes.byref(parameters)) == 0
