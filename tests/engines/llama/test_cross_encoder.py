@@ -62,6 +62,7 @@ def test_long_questions_and_passages_are_cut_at_their_ends(model: CrossEncoder) 
     assert shorter != wanted
     assert model.log_odds(question + "s", [passage + "s", passage + "s" * 9_000]) == [wanted] * 2
     assert model.log_odds(question[:-1], [passage]) != [wanted]
+    assert model.log_odds(f"{QUESTION}? ", PASSAGES) == model.log_odds(QUESTION[:-1], PASSAGES)
     assert len(model.log_odds("", ["", "\udcff"])) == 2
 
 
