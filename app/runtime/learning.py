@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from app.engine.draft_model_versions import NewAnswers
+from app.engine.draft_model_versions import DRAFT_HEAD, DRAFT_MODEL, NewAnswers
 from app.machine import on_battery
 from app.remaining_time import RemainingTime
 from datastores.errors import ModelError, SpecchatError
@@ -36,8 +36,6 @@ RETRY_S = 1800.0
 MAX_PAUSE_S = 600.0
 """Longest pause, after which the process is ended."""
 CLOSE_TIMEOUT_S = 5.0
-HEAD_TOO = "head"
-"""The argument that makes the process train the draft head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +54,17 @@ class LearningProgress:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """A new version of the draft model, or of the draft `head`, drafts.
+    """A new version drafts.
 
     Attributes:
-        before, after: acceptance on held-out questions; `before` is None for the first head.
+        before, after: acceptance on held-out questions; `before` is None for the first draft head.
+        subject: what learned.
     """
 
     version: int
     before: float | None
     after: float
-    head: bool = False
+    subject: str = DRAFT_MODEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,10 +326,11 @@ def _learned(result: dict[str, Any] | None) -> Learned | None:
     if result is None or result["version"] is None:
         return None
     version = result["version"]
-    figures, head = version["figures"], result["head"]
-    # The first head is trained from scratch, the first draft model from the original one.
-    before = figures["acceptance_before"] if version["parent"] or not head else None
-    return Learned(version["number"], before, figures["acceptance"], head)
+    figures, subject = version["figures"], result["subject"]
+    # The first draft head is trained from scratch, the others from the original ones.
+    is_first_head = subject == DRAFT_HEAD and not version["parent"]
+    before = None if is_first_head else figures["acceptance_before"]
+    return Learned(version["number"], before, figures["acceptance"], subject)
 
 
 def _write_note(note: Path, pid: int) -> None:

@@ -19,10 +19,8 @@ from assets.recipe.drafter_training import (
     draft_vocabulary,
     split,
 )
-from assets.recipe.eagle_block import EagleBlock
 from assets.recipe.eagle_data import ReadChat, draw_answers, load_chats, read_layers
 from assets.recipe.eagle_drafter import (
-    DEPTHS,
     UpdateSchedule,
     draw_batches,
     evaluate,
@@ -31,6 +29,8 @@ from assets.recipe.eagle_drafter import (
     read_rows,
     train,
 )
+from assets.recipe.eagle_start import empty_block, start_linear
+from engines.distillation.eagle_block import DEPTHS, EagleBlock
 from engines.distillation.weights import LlamaFile, read_llama_file
 from engines.llama.model import load
 from tests.engines.tiny import TinyVocabulary
@@ -75,9 +75,9 @@ def matrices(source: LlamaFile, chats: list[ReadChat]) -> TargetMatrices:
 @pytest.fixture
 def drafter(source: LlamaFile, chats: list[ReadChat]) -> EagleBlock:
     torch.manual_seed(3)
-    drafter = EagleBlock(source.shape)
+    drafter = empty_block(source.shape)
     rows = read_rows(chats, source.weights["embed_tokens"])
-    drafter.start_linear(rows, source.weights["norm"])
+    start_linear(drafter, rows, source.weights["norm"])
     return drafter
 
 
@@ -166,7 +166,7 @@ def test_chats_side_by_side_count_as_each_alone(
 def test_the_block_begins_better_than_one_that_knows_nothing(
     source: LlamaFile, drafter: EagleBlock, matrices: TargetMatrices, chats: list[ReadChat]
 ) -> None:
-    blocks = (drafter, EagleBlock(source.shape))
+    blocks = (drafter, empty_block(source.shape))
     with torch.autocast("cpu", torch.bfloat16):
         begun, ignorant = (losses(block, matrices, chats, 1)[0].item() for block in blocks)
     assert begun < 0.5 * ignorant
