@@ -10,18 +10,14 @@ from pathlib import Path
 _MATERIAL = Path(__file__).parent / "material"
 
 
-def read_text(name: str) -> str:
-    """The content of the file ``name``."""
-    path = _MATERIAL / name
-    if path.exists():
-        return path.read_text(encoding="utf-8")
-    return lzma.decompress(path.with_name(f"{name}.xz").read_bytes()).decode()
-
-
 def read_lines(name: str) -> list[str]:
     """The lines of the file ``name``, without blank ones and without comments (``# ``)."""
-    lines = read_text(name).splitlines()
-    return [line for line in lines if line.strip() and not line.startswith("# ")]
+    path = _MATERIAL / name
+    if path.exists():
+        text = path.read_text(encoding="utf-8")
+    else:
+        text = lzma.decompress(path.with_name(f"{name}.xz").read_bytes()).decode()
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("# ")]
 
 
 def words(text: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +39,6 @@ LAYER = {
     "output.dense": "ffn_down",
     "output.LayerNorm": "layer_output_norm",
 }
-ADDED = ("position_embd", "token_types")
-HEAD = {"bert.pooler.dense": "cls", "classifier": "cls.output"}
-"""What a model that ranks computes from the first token's state: a layer with tanh, then its
-output."""
 
 
 def convert(folder: Path, path: Path, name: str, license: str) -> None:
@@ -52,38 +48,15 @@ def convert(folder: Path, path: Path, name: str, license: str) -> None:
         OSError: a file is missing.
         KeyError: the model is not BERT.
     """
-    weights = load_file(folder / "model.safetensors")
-    write_bert(path, folder, weights, name=name, license=license)
-
-
-def write_bert(
-    path: Path,
-    folder: Path,
-    weights: Mapping[str, np.ndarray],
-    *,
-    name: str,
-    license: str,
-    ranks: bool = False,
-) -> None:
-    """Write `weights` to `path`, with the shape and the vocabulary of the model in `folder`.
-
-    Args:
-        ranks: they are those of transformers' `BertForSequenceClassification` with one output, and
-            the first token's state is pooled; else those of `BertModel`, and the mean is.
-
-    Raises:
-        OSError: a file is missing.
-        KeyError: the model is not BERT.
-    """
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     vocabulary = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]
+    weights = load_file(folder / "model.safetensors")
     writer = gguf.GGUFWriter(path, "bert")
     writer.add_name(name)
     writer.add_license(license)
     _add_shape(writer, config)
-    writer.add_pooling_type(gguf.PoolingType.RANK if ranks else gguf.PoolingType.MEAN)
     _add_tokenizer(writer, vocabulary["vocab"])
-    for ours, theirs in _tensors(config["num_hidden_layers"], ranks):
+    for ours, theirs in _tensors(config["num_hidden_layers"]):
         _add_tensor(writer, theirs, weights[ours].astype(np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -100,6 +73,7 @@ def _add_shape(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_head_count(config["num_attention_heads"])
     writer.add_layer_norm_eps(config["layer_norm_eps"])
     writer.add_causal_attention(False)
+    writer.add_pooling_type(gguf.PoolingType.MEAN)
     writer.add_token_type_count(TOKEN_TYPES)
 
 
@@ -126,25 +100,20 @@ def _is_special(token: str) -> bool:
     return len(token) > 2 and token.startswith("[") and token.endswith("]")
 
 
-def _tensors(layers: int, ranks: bool) -> Iterator[tuple[str, str]]:
-    """Each tensor's name among the weights and in GGUF."""
-    prefix = "bert." if ranks else ""
+def _tensors(layers: int) -> Iterator[tuple[str, str]]:
+    """Each tensor's name in the folder and in GGUF."""
     for theirs, ours in EMBEDDINGS.items():
-        yield f"{prefix}embeddings.{theirs}", ours
-    parts = {
-        f"{prefix}encoder.layer.{layer}.{theirs}": f"blk.{layer}.{ours}"
-        for layer in range(layers)
-        for theirs, ours in LAYER.items()
-    }
-    for theirs, ours in (parts | HEAD if ranks else parts).items():
-        for kind in ("weight", "bias"):
-            yield f"{theirs}.{kind}", f"{ours}.{kind}"
+        yield f"embeddings.{theirs}", ours
+    for layer in range(layers):
+        for theirs, ours in LAYER.items():
+            for kind in ("weight", "bias"):
+                yield f"encoder.layer.{layer}.{theirs}.{kind}", f"blk.{layer}.{ours}.{kind}"
 
 
 def _add_tensor(writer: gguf.GGUFWriter, name: str, data: Any) -> None:
     """Add a tensor: 8-bit if it is a multiplied matrix whose rows fill whole blocks, else exact."""
     kind = gguf.GGMLQuantizationType.Q8_0
-    multiplies = data.ndim == 2 and len(data) > 1 and not name.startswith(ADDED)
+    multiplies = data.ndim == 2 and not name.startswith(("position_embd", "token_types"))
     if multiplies and data.shape[-1] % gguf.GGML_QUANT_SIZES[kind][0] == 0:
         writer.add_tensor(name, gguf.quants.quantize(data, kind), raw_dtype=kind)
     else:

@@ -75,13 +75,11 @@ def _pointer(array: np.ndarray, kind: type) -> object:
     return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
 
 
-def split_into_passes(
-    texts: Iterable[list[int]], max_texts: int, max_tokens: int = MICRO_BATCH
-) -> Iterator[list[list[int]]]:
-    """Group `texts`, in order, so that each group fits into one pass; a longer one is alone."""
+def split_into_passes(texts: Iterable[list[int]], max_texts: int) -> Iterator[list[list[int]]]:
+    """Group `texts`, in order, so that each group fits into one pass."""
     group: list[list[int]] = []
     for text in texts:
-        if group and (len(group) == max_texts or sum(map(len, group)) + len(text) > max_tokens):
+        if group and (len(group) == max_texts or sum(map(len, group)) + len(text) > MICRO_BATCH):
             yield group
             group = []
         group.append(text)

@@ -8,10 +8,13 @@ the one or the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -19,16 +22,32 @@ from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
 from datastores.passages.embeddings import Encoding
+from datastores.pauses import pause_here
 from engines.fingerprint import fingerprint
-from engines.llama.batch import split_into_passes
-from engines.llama.context import Weights
-from engines.llama.probe import EMBEDDING
-from engines.llama.text_model import MAX_TEXTS, TextModel, pooling_type
+from engines.llama import native
+from engines.llama.batch import MICRO_BATCH, Batch, evaluate, split_into_passes
+from engines.llama.bf16_copy import bf16_copy
+from engines.llama.context import Weights, context_parameters, open_context
+from engines.llama.gguf import check_header
+from engines.llama.model import open_fitting
+from engines.llama.probe import probe_once
+from engines.llama.threads import default_threads
+from engines.llama.vocabulary import LlamaVocabulary
 from engines.target import Floats
 
-PASS_TOKENS = 256
-"""Tokens of a pass, unless one text has more. More make it no faster (texts of 120 tokens in BF16:
-156 µs of CPU a token in passes of 240, 159 in those of 480), and take memory."""
+MAX_TEXTS = 32
+"""Maximum number of texts in one pass."""
+MIN_SHARED = 2e9
+"""Tokens times weights of a pass from which several threads share it: below, it takes some 10 ms of
+one, and on a busy machine the others arrive late. A question of 12 tokens took 4 ms of CPU with one
+thread of two and 15 ms with both (all-MiniLM-L6-v2); beside load 5 and up to 1,260 ms of time."""
+MAX_PARALLEL = 4
+"""Passes that run at once, each in a context, which takes 63 MB for all-MiniLM-L6-v2."""
+MAX_PARALLEL_WEIGHTS = 1.5e8
+"""Weights up to which passes run at once, instead of one after another by all threads. Operations
+of small models are so short that threads wait for each other: two took 270 and 195 µs of CPU for a
+token, 249 and 166 apart (all-MiniLM-L6-v2 in 8 bits and BF16, minimum of 14 on two busy cores; the
+medians 296 and 231, 256 and 170)."""
 PREFIXES = (
     ("nomic", "search_query: ", "search_document: "),
     ("e5", "query: ", "passage: "),
@@ -65,28 +84,34 @@ class EmbeddingModel:
         pausable: bool = False,
         many: bool = False,
     ) -> None:
-        """The arguments are those of `TextModel`.
+        """Args:
+            probe_cache: as for `engines.llama.model.load`.
+            threads: 0 for one per physical core.
+            pausable: whether a pass pauses in `datastores.pauses`. Not beside other threads, since
+                it takes the interpreter lock between any two operations of the model.
+            many: whether hundreds of tokens are to be encoded, for which `bf16_copy` pays off.
 
         Raises:
             ModelError: missing, damaged or hostile, not an embedding model, or out of memory.
         """
+        check_header(path)
+        if probe_cache is not None:
+            probe_once(path, probe_cache, lib.llama_version().decode(), embedding=True)
         self.path = path
-        self._model = TextModel(
-            path,
-            partial(_StateReader, path),
-            kind=EMBEDDING,
-            probe_cache=probe_cache,
-            threads=threads,
-            pausable=pausable,
-            many=many,
-        )
         self.fingerprint = fingerprint(path)
-        self.width, self.max_tokens = self._model.weights.width, self._model.max_tokens
-        self.parallel = self._model.parallel
-        self._vocabulary = self._model.vocabulary
-        name = f"{self._model.weights.metadata('general.name')} {path.stem}".lower().replace(
-            " ", "-"
-        )
+        self._threads = threads or default_threads()
+        with bf16_copy(path) if many else nullcontext(path) as file:
+            self._weights, first = open_fitting(
+                file, None, lambda weights: (weights, _TextContext(weights, path, pausable))
+            )
+        self._contexts = [first]
+        self.width = self._weights.width
+        self._vocabulary = LlamaVocabulary(self._weights)
+        self.max_tokens = min(MICRO_BATCH, self._weights.trained_length)
+        small = self._weights.parameters <= MAX_PARALLEL_WEIGHTS and not self._weights.on_device
+        self.parallel = min(self._threads, MAX_PARALLEL) if small and not pausable else 1
+        self._lock = Lock()
+        name = f"{self._weights.metadata('general.name')} {path.stem}".lower().replace(" ", "-")
         found = (prefixes for part, *prefixes in PREFIXES if part in name)
         self._query_prefix, self._passage_prefix = next(found, ("", ""))
 
@@ -125,8 +150,36 @@ class EmbeddingModel:
         return self._encode([self._tokenize(self._passage_prefix + text) for text in texts])
 
     def _encode(self, tokens: Sequence[list[int]]) -> list[Encoding]:
-        passes = list(split_into_passes(tokens, MAX_TEXTS, PASS_TOKENS))
-        return list(chain.from_iterable(self._model.run(passes)))
+        with self._lock:
+            passes = list(split_into_passes(tokens, MAX_TEXTS))
+            if min(len(passes), self.parallel) < 2:
+                return [one for part in passes for one in self._alone(part)]
+            return self._encode_in_parallel(passes)
+
+    def _alone(self, texts: Sequence[list[int]]) -> list[Encoding]:
+        """The encodings of one pass."""
+        small = sum(map(len, texts)) * self._weights.parameters < MIN_SHARED
+        alone = small and not self._weights.on_device
+        return self._contexts[0].encode(texts, 1 if alone else self._threads)
+
+    def _encode_in_parallel(self, passes: Sequence[Sequence[list[int]]]) -> list[Encoding]:
+        """The encodings of several passes, each in a context with a share of the threads."""
+        while len(self._contexts) < min(len(passes), self.parallel):
+            self._contexts.append(_TextContext(self._weights, self.path))
+        share = self._threads // self.parallel
+        idle = SimpleQueue[_TextContext]()
+        for context in self._contexts:
+            idle.put(context)
+
+        def encode(texts: Sequence[list[int]]) -> list[Encoding]:
+            context = idle.get()
+            try:
+                return context.encode(texts, share)
+            finally:
+                idle.put(context)
+
+        with ThreadPoolExecutor(len(self._contexts), "embedding") as threads:
+            return list(chain.from_iterable(threads.map(encode, passes)))
 
     def _tokenize(self, text: str) -> list[int]:
         """Token ids, with those that begin and end a text; a long text keeps its last one."""
@@ -135,40 +188,66 @@ class EmbeddingModel:
         return tokens if len(tokens) <= longest else [*tokens[: longest - 1], tokens[-1]]
 
 
-class _StateReader:
-    """Reads the states of all tokens.
+class _TextContext:
+    """A context that outputs the states of all tokens of whole texts, for one thread at a time.
 
-    Raises:
-        ModelError: the model ranks texts.
+    Args:
+        path: the file of the model, for errors.
+        pausable: as for `EmbeddingModel`.
     """
 
-    pooling = lib.LLAMA_POOLING_TYPE_NONE
-
-    def __init__(self, path: Path, weights: Weights) -> None:
+    def __init__(self, weights: Weights, path: Path, pausable: bool = False) -> None:
         self._path = path
         self._width = weights.width
-        self._pool = _pool(weights, path)
+        parameters = context_parameters(MICRO_BATCH, MICRO_BATCH, MAX_TEXTS, 1, 0)
+        self._handle = open_context(weights, parameters)
+        self._memory: Any = lib.llama_get_memory(self._handle)
+        self._pooling = _pooling(weights, path)
+        self._batch = Batch(MICRO_BATCH)
+        if pausable:
+            lib.llama_set_abort_callback(self._handle, _PAUSE, None)
 
-    def __call__(self, context: Any, lengths: Sequence[int]) -> list[Encoding]:
-        rows = (sum(lengths), self._width)
-        states = np.ctypeslib.as_array(lib.llama_get_embeddings(context), rows).copy()
-        return [self._encoding(own) for own in np.split(states, np.cumsum(lengths)[:-1])]
+    def encode(self, texts: Sequence[list[int]], threads: int) -> list[Encoding]:
+        """The encodings of texts that fit into one pass.
+
+        Raises:
+            ModelError: the model cannot evaluate them, or gives no vector for one.
+        """
+        self._batch.fill(texts)
+        if self._memory:
+            lib.llama_memory_clear(self._memory, True)
+        native.set_threads(self._handle, threads, threads)
+        evaluate(self._handle, self._batch, self._path)
+        rows = (self._batch.struct.n_tokens, self._width)
+        states = np.ctypeslib.as_array(lib.llama_get_embeddings(self._handle), rows).copy()
+        ends = np.cumsum([len(tokens) for tokens in texts])[:-1]
+        return [self._encoding(own) for own in np.split(states, ends)]
 
     def _encoding(self, states: Floats) -> Encoding:
-        vector = self._pool(states)
+        vector = self._pooling(states)
         lengths = np.linalg.norm([vector, *states], axis=1)
         if not (lengths > 0).all() or not np.isfinite(lengths).all():
             raise ModelError(f"{self._path} gives no vector for a text: choose another model")
         return Encoding(vector / lengths[0], states / lengths[1:, None])
 
 
-def _pool(weights: Weights, path: Path) -> Callable[[Floats], Floats]:
+def _paused(_data: int | None) -> bool:
+    """Called by llama.cpp between two operations; whether to abort the pass."""
+    pause_here()
+    return False
+
+
+_PAUSE = lib.ggml_abort_callback(_paused)
+"""Referenced here because llama.cpp stores only the bare pointer."""
+
+
+def _pooling(weights: Weights, path: Path) -> Callable[[Floats], Floats]:
     """How the states [tokens, width] of a text become its vector [width].
 
     Raises:
         ModelError: the model ranks texts.
     """
-    kind = pooling_type(weights)
+    kind = int(weights.metadata(f"{weights.metadata('general.architecture')}.pooling_type") or 0)
     if kind == lib.LLAMA_POOLING_TYPE_RANK:
         raise ModelError(f"{path} ranks texts instead of embedding them: choose another model")
     if kind == lib.LLAMA_POOLING_TYPE_CLS:

@@ -116,9 +116,7 @@ DRAFT_VOCABULARY = "d2t"
 """The tokens that such a drafter can draft."""
 MARKOV = "markov_w1.weight"
 """A part of DSpark drafters."""
-CLASSIFIER = "cls.output.weight"
-"""The output of cross-encoders."""
-_TABLES = (EMBEDDINGS, OUTPUT, DRAFT_VOCABULARY, MARKOV, CLASSIFIER)
+_TABLES = (EMBEDDINGS, OUTPUT, DRAFT_VOCABULARY, MARKOV)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +141,7 @@ class Metadata:
     Attributes:
         values: scalars, strings and short lists of integers, by key.
         weights: number of weights, by ggml's number of their type.
-        tables: `EMBEDDINGS`, `OUTPUT`, `DRAFT_VOCABULARY`, `MARKOV` and `CLASSIFIER`, if this file
-            has them.
+        tables: `EMBEDDINGS`, `OUTPUT`, `DRAFT_VOCABULARY` and `MARKOV`, if this file has them.
         size: bytes of the header, padding included.
     """
 

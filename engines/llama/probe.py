@@ -29,20 +29,19 @@ REFUSED = 3
 TIMEOUT_S, MIN_BYTES_PER_S = 60, 20e6
 """Time limit for any file, and the speed of a slow disk, for which large files get more time."""
 MAX_REASON = 400
-EMBEDDING, RANKING, HEADS = "embedding", "ranking", "heads"
-"""The child's second argument, for an embedding model, a cross-encoder or a model's prediction
-heads."""
+EMBEDDING, HEADS = "embedding", "heads"
+"""The child's second argument, for an embedding model or a model's prediction heads."""
 
 
 class UnfinishedProbeError(ModelError):
     """The probe ran out of time or memory, which says nothing about the file."""
 
 
-def probe_once(path: Path, cache: Path, build: str, kind: str = "") -> str:
+def probe_once(path: Path, cache: Path, build: str, *, embedding: bool = False) -> str:
     """Probe `path` unless `cache` lists it for this build.
 
     Args:
-        kind: `EMBEDDING` or `RANKING`; empty for a target.
+        embedding: probe it as an embedding model.
 
     Returns:
         Why the next start has to probe it again; empty if it need not.
@@ -54,7 +53,7 @@ def probe_once(path: Path, cache: Path, build: str, kind: str = "") -> str:
     passed = _read(cache)
     if passed.get(str(path.resolve())) == version:
         return ""
-    _probe(path, _timeout_s(path), kind)
+    _probe(path, _timeout_s(path), EMBEDDING if embedding else "")
     return _write(cache, {**passed, str(path.resolve()): version})
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from datastores.errors import ModelError, SpecchatError
 from engines.child_process import limit_memory
-from engines.llama.probe import EMBEDDING, HEADS, RANKING, REFUSED
+from engines.llama.probe import EMBEDDING, HEADS, REFUSED
 
 ADDRESS_SPACE = 4 << 30
 """Bytes allowed beyond three times the file's size (its mapping, repacked copy and context)."""
@@ -52,11 +52,6 @@ def _run(path: Path, kind: str) -> None:
         from engines.llama.embedding import EmbeddingModel
 
         EmbeddingModel(path, threads=1).encode_queries(["one", "two words"])
-        return
-    if kind == RANKING:
-        from engines.llama.cross_encoder import CrossEncoder
-
-        CrossEncoder(path, threads=1).log_odds("one", ["two words"])
         return
     from engines.llama.context import LlamaContext, Weights, measure_limits
     from engines.llama.vocabulary import LlamaVocabulary

@@ -80,11 +80,6 @@ class LlamaVocabulary:
         """The token that ends a text; -1 if there is none."""
         return int(lib.llama_vocab_eos(self._vocabulary))
 
-    @property
-    def separator(self) -> int:
-        """The token between two texts and after them; -1 if there is none."""
-        return int(lib.llama_vocab_sep(self._vocabulary))
-
     def text(self, token: int) -> str:
         """See `Vocabulary.text`; empty for no token (-1)."""
         if token < 0:

@@ -208,13 +208,8 @@ def write_bert(
     width: int = WIDTH,
     context: int = 64,
     pooling: PoolingType = PoolingType.MEAN,
-    scores: int = 0,
 ) -> Path:
-    """An embedding model of one block, which attends both ways.
-
-    Args:
-        scores: outputs of a classifier, with which it is a cross-encoder.
-    """
+    """An embedding model of one block, which attends both ways."""
     writer = GGUFWriter(path, "bert")
     writer.add_block_count(1)
     writer.add_context_length(context)
@@ -242,12 +237,6 @@ def write_bert(
     }
     for part, shape in parts.items():
         shapes |= {f"blk.0.{part}": shape, f"blk.0.{part}.bias": shape[:1]}
-    if scores:
-        writer.add_sep_token_id(2)
-        if scores > 1:
-            writer.add_classifier_output_labels([str(label) for label in range(scores)])
-        shapes |= {"cls": (width, width), "cls.bias": (width,)}
-        shapes |= {"cls.output": (scores, width), "cls.output.bias": (scores,)}
     return write_tensors(writer, path, shapes)
 
 

@@ -13,8 +13,7 @@ from llama_cpp import llama_cpp as lib
 from datastores.errors import ModelError
 from engines.llama.batch import Batch, evaluate
 from engines.llama.context import context_parameters, open_context
-from engines.llama.embedding import EmbeddingModel
-from engines.llama.text_model import MAX_TEXTS
+from engines.llama.embedding import MAX_TEXTS, EmbeddingModel
 from engines.target import Floats
 from tests.engines.tiny import WIDTH, TinyVocabulary, write_bert
 
@@ -65,7 +64,7 @@ def test_states_are_pooled_as_llama_cpp_does(
     model = EmbeddingModel(file, threads=1)
     parameters = context_parameters(32, 32, 1, 1, 0)
     parameters.pooling_type = lib.LLAMA_POOLING_TYPE_UNSPECIFIED
-    context, batch = open_context(model._model.weights, parameters), Batch(32)
+    context, batch = open_context(model._weights, parameters), Batch(32)
     batch.fill([model._tokenize("walrus keeps bread")])
     evaluate(context, batch, file)
     vector = np.ctypeslib.as_array(lib.llama_get_embeddings_seq(context, 0), (WIDTH,))
