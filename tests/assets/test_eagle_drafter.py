@@ -31,6 +31,7 @@ from assets.recipe.eagle_drafter import (
 )
 from assets.recipe.eagle_start import empty_block, start_linear
 from engines.distillation.eagle_block import DEPTHS, EagleBlock
+from engines.distillation.eagle_file import read_eagle
 from engines.distillation.weights import LlamaFile, read_llama_file
 from engines.llama.model import load
 from tests.engines.tiny import TinyVocabulary
@@ -110,6 +111,7 @@ def test_llama_cpp_runs_the_drafter_as_training_does(
     model.write_bytes((work / "llama.gguf").read_bytes())
     beside = tmp_path / "llama-eagle3.gguf"
     export(drafter, matrices.drafted, matrices.output, read_layers(4), model, beside)
+    drafter = read_eagle(beside, [model]).block  # with the file's precision
     target, chat = load(model, threads=1, context_length=512, heads=True).target, chats[0]
     text = chat.tokens[:-DEPTHS].tolist()
     assert target.heads is not None
