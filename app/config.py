@@ -124,9 +124,8 @@ class Config:
     made on this machine that learns from your model's answers. The built-in model has its own."""
 
     learn: bool = True
-    """Whether the draft model, the draft head and an EAGLE-3 drafter learn from your chats while
-    the machine is idle and not on battery. Nothing leaves the machine, and private chats are left
-    out."""
+    """Whether the draft model and the draft head learn from your chats while the machine is idle
+    and not on battery. Nothing leaves the machine, and private chats are left out."""
 
     learn_after: int = 60
     """Seconds without a key press or an answer before learning starts."""

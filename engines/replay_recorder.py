@@ -1,4 +1,4 @@
-"""Records answers for the replay buffer, from which all that drafts learns.
+"""Records answers for the replay buffer, from which the draft model and the draft head learn.
 
 `ReplayRecorder` observes steps. It asks the loop for the logits of positions that the draft tree
 missed, and of a sample of the others so that the draft model does not unlearn them. The decoding

@@ -271,13 +271,8 @@ def _draft_model(options: Options, engine: Engine, locations: Locations) -> Iter
     if engine.versioned_head is not None:
         versions = engine.versioned_head.versions
         made = f"version {versions.current}" if versions.current else "none yet"
-        waits = _learning(engine, config, locations, versions)
+        waits = _learning(engine, config, locations, versions, with_states=True)
         yield Finding("draft head", OK, f"{made}; {waits}")
-    if engine.versioned_eagle is not None:
-        versions = engine.versioned_eagle.versions
-        used = f"version {versions.current}" if versions.current else "original version"
-        waits = _learning(engine, config, locations, versions)
-        yield Finding("EAGLE-3 drafter", OK, f"{used}; {waits}")
 
 
 def _learning(
@@ -285,12 +280,14 @@ def _learning(
     config: Config,
     locations: Locations,
     versions: Versions,
+    *,
+    with_states: bool = False,
 ) -> str:
     """What the next training of the owner of `versions` waits for."""
     if not config.learn:
         return "learning is off"
     target = engine.target.fingerprint
-    new = new_answers(locations, target, versions)
+    new = new_answers(locations, target, versions, with_states=with_states)
     waits = awaited_answers(new) or "learns as soon as this machine is idle"
     return f"{waits} ({new.reason})" if new.halted else waits
 

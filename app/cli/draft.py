@@ -1,10 +1,8 @@
-"""`specchat draft list`, `rollback` and `reset`: versions of the draft model, the draft head and
-the EAGLE-3 drafter."""
+"""`specchat draft list`, `rollback` and `reset`: versions of the draft model and the draft head."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict
 from time import localtime, strftime
 
@@ -18,13 +16,11 @@ from app.engine.draft_model import draft_model_file, draft_model_name
 from app.engine.draft_model_versions import (
     LearningHistory,
     NewAnswers,
-    eagle_versions,
     head_versions,
     learning_history,
     new_answers,
     versions_of,
 )
-from app.engine.eagle import eagle_file
 from app.figures import amount
 from app.locations import Locations, locate
 from app.models.discovery import resolve_model
@@ -35,19 +31,12 @@ from engines.distillation.versions import Version, Versions
 from engines.fingerprint import fingerprint
 
 COLUMNS = {"version": "", "learned": "", "answers": "", "right": "", "tokens per step": ""}
-HEAD, EAGLE = "head", "eagle"
-
-Command = Callable[..., None]
-
-
-def kind_options(command: Command) -> Command:
-    """Add the options that choose what a command acts on, `kind`; None for the draft model."""
-    for kind, text in (
-        (EAGLE, "Act on the EAGLE-3 drafter instead, a file made for the model."),
-        (HEAD, "Act on the draft head instead, a small network on the model's state."),
-    ):
-        command = click.option(f"--{kind}", "kind", flag_value=kind, help=text)(command)
-    return command
+NO_HEAD = "no draft head"
+head_option = click.option(
+    "--head",
+    is_flag=True,
+    help="Act on the draft head instead, a small network on the model's state.",
+)
 
 
 @click.group(
@@ -62,17 +51,16 @@ def draft() -> None:
     """Show or undo what the draft model learned.
 
     The draft model guesses words for the current model and learns from its answers while this
-    machine is idle. So do the draft head, which specchat makes for every GGUF model, and a copy of
-    the model's EAGLE-3 drafter, if there is one. A new version is used only if it guesses better on
-    questions it has not seen.
+    machine is idle. So does the draft head, which specchat makes for every GGUF model. A new
+    version is used only if it guesses better on questions it has not seen.
     """
 
 
 @click.command("list")
 @json_option
-@kind_options
+@head_option
 @click.pass_obj
-def list_(options: Options, as_json: bool, kind: str | None) -> None:
+def list_(options: Options, as_json: bool, head: bool) -> None:
     """List the versions of the draft model and what each one gained.
 
     A star marks the current one. The share of guesses that were right, at the sampling settings of
@@ -80,9 +68,9 @@ def list_(options: Options, as_json: bool, kind: str | None) -> None:
     learning.
     """
     locations = locate(options.data_dir)
-    target, versions, without = _learned(options, locations, kind)
+    target, versions, without = _learned(options, locations, head)
     history = learning_history(locations, target, versions)
-    new = new_answers(locations, target, versions)
+    new = new_answers(locations, target, versions, with_states=head)
     if as_json:
         found = [asdict(version) for version in history.versions]
         attempt = asdict(history.attempt) if history.attempt else None
@@ -94,41 +82,36 @@ def list_(options: Options, as_json: bool, kind: str | None) -> None:
 
 
 @click.command()
-@kind_options
+@head_option
 @click.pass_obj
-def rollback(options: Options, kind: str | None) -> None:
+def rollback(options: Options, head: bool) -> None:
     """Return to the previous version of the draft model."""
-    _, versions, without = _learned(options, locate(options.data_dir), kind)
+    _, versions, without = _learned(options, locate(options.data_dir), head)
     number = versions.rollback()
     click.echo(f"Switched to version {number}" if number else f"{_start(without)} is in use")
 
 
 @click.command()
-@kind_options
+@head_option
 @click.pass_obj
-def reset(options: Options, kind: str | None) -> None:
+def reset(options: Options, head: bool) -> None:
     """Delete everything the draft model learned."""
-    _, versions, without = _learned(options, locate(options.data_dir), kind)
+    _, versions, without = _learned(options, locate(options.data_dir), head)
     versions.reset()
     click.echo(f"Deleted all versions; {without} is in use")
 
 
-def _learned(options: Options, locations: Locations, kind: str | None) -> tuple[str, Versions, str]:
+def _learned(options: Options, locations: Locations, head: bool) -> tuple[str, Versions, str]:
     """Fingerprint of the chosen model, its versions, and what drafts when no version is in use.
 
     Raises:
-        InputError: the chosen model has no draft model, or no EAGLE-3 drafter.
+        InputError: the chosen model has no draft model.
     """
     config = load_config(locations.settings)
     model = resolve_model(options.model or config.model, locations)
     target = fingerprint(model)
-    if kind == HEAD:
-        return target, head_versions(locations, target), "no draft head"
-    if kind == EAGLE:
-        file = eagle_file(model)
-        if file is None:
-            raise InputError(f"{model.name} has no EAGLE-3 drafter: no such file is beside it")
-        return target, eagle_versions(locations, target), f"the file {one_line(file.name)}"
+    if head:
+        return target, head_versions(locations, target), NO_HEAD
     path = draft_model_file(config.draft_model, model, locations)
     if path is None:
         raise InputError(

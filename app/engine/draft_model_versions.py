@@ -1,8 +1,8 @@
-"""Versions of the draft models, draft heads and EAGLE-3 drafters trained on this machine: where
-they are, what they learned, and which are deleted because something they learned from was deleted.
+"""Versions of the draft models and heads trained on this machine: where they are, what they
+learned, and which are deleted because something they learned from was deleted.
 
-Each pair of target and draft model has a folder, and so have each target's head and its EAGLE-3
-drafter; `engines.distillation` trains the versions.
+Each pair of target and draft model has a folder, and so has each head; `engines.distillation`
+trains the versions.
 """
 
 from __future__ import annotations
@@ -15,22 +15,11 @@ from pathlib import Path
 from app.locations import Locations
 from datastores.errors import StoreError
 from datastores.replay_buffer.store import ReplayBuffer
-from engines.distillation.versions import (
-    ATTEMPT_FILE,
-    EAGLE_FILE,
-    HEAD_FILE,
-    Attempt,
-    Version,
-    Versions,
-)
+from engines.distillation.versions import ATTEMPT_FILE, HEAD_FILE, Attempt, Version, Versions
 from engines.fingerprint import fingerprint
 
 HEAD_FOLDER = "head"
-EAGLE_FOLDER = "eagle3"
-"""Folders of a head and of an EAGLE-3 drafter, next to those of draft models, which have
-fingerprints as names."""
-DRAFT_MODEL, DRAFT_HEAD, EAGLE_DRAFTER = "draft model", "draft head", "EAGLE-3 drafter"
-"""What learns, as people read it."""
+"""Folder of a head, next to those of draft models, which have fingerprints as names."""
 CHECKPOINTS = ("*.safetensors", "*.new")
 """Half-trained weights in the folder of versions; the second pattern is of interrupted writes."""
 
@@ -48,18 +37,6 @@ def versions_of(locations: Locations, target: str, draft_model: Path) -> Version
 def head_versions(locations: Locations, target: str) -> Versions:
     """The versions of the draft head of the fingerprint `target`."""
     return Versions(locations.draft_models / target / HEAD_FOLDER, HEAD_FILE)
-
-
-def eagle_versions(locations: Locations, target: str) -> Versions:
-    """The versions of the EAGLE-3 drafter of the fingerprint `target`."""
-    return Versions(locations.draft_models / target / EAGLE_FOLDER, EAGLE_FILE)
-
-
-def subject(versions: Versions) -> str:
-    """What has these versions."""
-    return {HEAD_FOLDER: DRAFT_HEAD, EAGLE_FOLDER: EAGLE_DRAFTER}.get(
-        versions.folder.name, DRAFT_MODEL
-    )
 
 
 MIN_NEW_ANSWERS = 25
@@ -146,7 +123,7 @@ def learning_histories(locations: Locations) -> dict[str, LearningHistory]:
     recorded = (path.stem for path in sorted(locations.replay.glob("*.db")))
     folders = {target: locations.draft_models / target for target in recorded}
     for folder in sorted(locations.draft_models.glob("*/*/"), key=lambda one: one.stat().st_mtime):
-        if subject(Versions(folder)) == DRAFT_MODEL:
+        if folder.name != HEAD_FOLDER:
             folders[folder.parent.name] = folder
     return {
         target: learning_history(locations, target, Versions(folder))
@@ -154,14 +131,18 @@ def learning_histories(locations: Locations) -> dict[str, LearningHistory]:
     }
 
 
-def new_answers(locations: Locations, target: str, versions: Versions) -> NewAnswers:
-    """Answers recorded for the fingerprint `target` since the last training of `versions`; for a
-    draft head, those whose states were kept.
+def new_answers(
+    locations: Locations, target: str, versions: Versions, *, with_states: bool = False
+) -> NewAnswers:
+    """Answers recorded for the fingerprint `target` since the last training of `versions`.
+
+    Args:
+        with_states: count only those whose states were kept.
 
     Raises:
         StoreError: the answers cannot be read.
     """
-    path, with_states = replay_path(locations, target), subject(versions) == DRAFT_HEAD
+    path = replay_path(locations, target)
     with suppress(FileNotFoundError), closing(ReplayBuffer.existing(path)) as buffer:
         attempt = versions.last_attempt()
         if attempt is None or attempt.buffer != buffer.identity:
@@ -172,16 +153,18 @@ def new_answers(locations: Locations, target: str, versions: Versions) -> NewAns
 
 
 def halted_learning(locations: Locations) -> Iterator[tuple[str, str, str]]:
-    """The target's fingerprint, what learns, and the reason, for each halted training.
+    """The target's fingerprint, `draft model` or `draft head`, and the reason, for each halted
+    training.
 
     Raises:
         StoreError: versions or answers cannot be read.
     """
     for folder in sorted(locations.draft_models.glob("*/*/")):
-        target, versions = folder.parent.name, Versions(folder)
-        new = new_answers(locations, target, versions)
+        target, is_head = folder.parent.name, folder.name == HEAD_FOLDER
+        new = new_answers(locations, target, Versions(folder), with_states=is_head)
         if new.halted and new.missing:
-            yield target, subject(versions), f"{new.halted} ({new.reason})"
+            name = "draft head" if is_head else "draft model"
+            yield target, name, f"{new.halted} ({new.reason})"
 
 
 def replay_path(locations: Locations, target: str) -> Path:

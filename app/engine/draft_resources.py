@@ -40,8 +40,7 @@ class DraftResources:
     """Open stores and models; None for those no drafter uses.
 
     Attributes:
-        draft_model_version, head_version, eagle_version: `Versions.current_identity` when they
-            were opened.
+        draft_model_version, head_version: `Versions.current_identity` when they were opened.
         heads: the target's own prediction heads (MTP).
         head: the draft head.
         stops: tokens that end an answer; nothing is drafted after them.
@@ -57,7 +56,6 @@ class DraftResources:
     heads: Heads | None = None
     head: Head | None = None
     head_version: VersionIdentity = ORIGINAL
-    eagle_version: VersionIdentity = ORIGINAL
     stops: frozenset[int] = frozenset()
     replay: ReplayWriter | None = None
     errors: list[SpecchatError] = field(default_factory=list)

@@ -15,7 +15,6 @@ from app.config import CrestConfig
 from app.engine.chat_states import ChatStates
 from app.engine.draft_model import VersionedDraftModel
 from app.engine.draft_resources import DraftResources, HasError
-from app.engine.eagle import VersionedEagle
 from app.engine.head import VersionedHead
 from app.engine.learned_state import LearnedState
 from datastores.errors import SpecchatError
@@ -157,7 +156,6 @@ class Engine:
     states: ChatStates | None = None
     versioned_draft_model: VersionedDraftModel | None = None
     versioned_head: VersionedHead | None = None
-    versioned_eagle: VersionedEagle | None = None
     learns: bool = False
 
     @property

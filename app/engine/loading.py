@@ -1,4 +1,4 @@
-"""Loading a model with its drafters, and all that learns among them, as one engine."""
+"""Loading a model with its drafters, draft model and draft head, as one engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from app.engine.draft_model import (
 )
 from app.engine.draft_resources import DraftResources, make_observers, open_replay, open_resources
 from app.engine.drafters import HEAVY, make_drafters
-from app.engine.eagle import open_eagle
 from app.engine.engine import AnswerDefaults, Engine, PassageForm
 from app.engine.head import open_head
 from app.engine.learned_state import LearnedState
@@ -122,8 +121,7 @@ def load(
     )
     versioned = _open_draft_model(setup, chosen, model, resources)
     versioned_head = open_head(names, resources, model.target, locations)
-    versioned_eagle = open_eagle(names, resources, model.target, path, locations)
-    if resources.draft_model or versioned_head or versioned_eagle:
+    if resources.draft_model is not None or versioned_head is not None:
         resources.replay = open_replay(locations, model.target)
     return Engine(
         name=model_name(chosen, locations),
@@ -152,7 +150,6 @@ def load(
         observers=make_observers(resources),
         versioned_draft_model=versioned,
         versioned_head=versioned_head,
-        versioned_eagle=versioned_eagle,
         learns=config.learn,
     )
 
@@ -268,7 +265,6 @@ def adopt_versions(engine: Engine) -> None:
     for versioned, opened in (
         (engine.versioned_draft_model, resources.draft_model_version),
         (engine.versioned_head, resources.head_version),
-        (engine.versioned_eagle, resources.eagle_version),
     ):
         # Without versions, nothing needs to be read.
         if versioned is None or not (versioned.locations.draft_models / versioned.target).exists():

@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from app.engine.draft_model_versions import DRAFT_HEAD, DRAFT_MODEL, NewAnswers
+from app.engine.draft_model_versions import NewAnswers
 from app.machine import on_battery
 from app.remaining_time import RemainingTime
 from datastores.errors import ModelError, SpecchatError
@@ -36,6 +36,8 @@ RETRY_S = 1800.0
 MAX_PAUSE_S = 600.0
 """Longest pause, after which the process is ended."""
 CLOSE_TIMEOUT_S = 5.0
+HEAD_TOO = "head"
+"""The argument that makes the process train the draft head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +56,16 @@ class LearningProgress:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """A new version drafts.
+    """A new version of the draft model, or of the draft `head`, drafts.
 
     Attributes:
-        before, after: acceptance on held-out questions; `before` is None for the first draft head.
-        subject: what learned.
+        before, after: acceptance on held-out questions; `before` is None for the first head.
     """
 
     version: int
     before: float | None
     after: float
-    subject: str = DRAFT_MODEL
+    head: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,11 +327,10 @@ def _learned(result: dict[str, Any] | None) -> Learned | None:
     if result is None or result["version"] is None:
         return None
     version = result["version"]
-    figures, subject = version["figures"], result["subject"]
-    # The first draft head is trained from scratch, the others from the original ones.
-    is_first_head = subject == DRAFT_HEAD and not version["parent"]
-    before = None if is_first_head else figures["acceptance_before"]
-    return Learned(version["number"], before, figures["acceptance"], subject)
+    figures, head = version["figures"], result["head"]
+    # The first head is trained from scratch, the first draft model from the original one.
+    before = figures["acceptance_before"] if version["parent"] or not head else None
+    return Learned(version["number"], before, figures["acceptance"], head)
 
 
 def _write_note(note: Path, pid: int) -> None:

@@ -1,10 +1,10 @@
 """The child process that trains draft models: `python -m app.runtime.learning_process`.
 
 It has the lowest priority and memory of its own, so that training does not slow answers. It runs
-one round (`engines.distillation.round`) for each of the draft model, the draft head and the EAGLE-3
-drafter, and emits a message for each step and result; in the first one, the target answers
-questions that the draft model knows (`app.runtime.known_answers`). It may be paused or killed at
-any time: only whole versions are published, and the next round continues from the last checkpoint.
+one round (`engines.distillation.round`) for the draft model and one for the draft head, and emits a
+message for each step and result; in the first one, the target answers questions that the draft
+model knows (`app.runtime.known_answers`). It may be paused or killed at any time: only whole
+versions are published, and the next round continues from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from pathlib import Path
 from app.config import Options, load_config
 from app.engine.draft_model import open_draft_model, training_settings
 from app.engine.draft_model_versions import (
+    HEAD_FOLDER,
     drop_tainted,
-    eagle_versions,
     head_versions,
     new_answers,
     replay_path,
-    subject,
     versions_of,
 )
 from app.engine.learned_state import costs_of
@@ -32,11 +31,11 @@ from app.indexing.vocabularies import open_vocabulary
 from app.locations import Locations
 from app.models.gguf_files import model_parts
 from app.runtime.known_answers import answer_known, known_questions, known_records
-from datastores.errors import ModelError, SpecchatError
+from app.runtime.learning import HEAD_TOO
+from datastores.errors import SpecchatError
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.child_process import LOWEST_PRIORITY, emit, run_child
 from engines.distillation.draft_model_trainee import DraftModelTrainee
-from engines.distillation.eagle_trainee import EAGLE, EagleTrainee
 from engines.distillation.head_trainee import HEAD, HeadTrainee
 from engines.distillation.output_matrix import OutputMatrix
 from engines.distillation.payoff import PassCosts
@@ -44,7 +43,6 @@ from engines.distillation.round import RoundResult, TrainingStep, run_round
 from engines.distillation.versions import Versions
 from engines.drafters.draft_model import DraftModel
 from engines.drafters.head import MAX_DEPTH
-from engines.llama.model import load as load_model
 from engines.sampler import Sampling
 from engines.target import Vocabulary
 
@@ -65,32 +63,28 @@ def learn(arguments: Sequence[str]) -> None:
 
     Args:
         arguments: fingerprint and file of the target; file of the original draft model, or empty;
-            `HEAD_FOLDER` to train the draft head too, or empty; file of the EAGLE-3 drafter, or
-            empty; data, cache and configuration directory.
+            `HEAD_TOO` to train the draft head too, or empty; data, cache and configuration
+            directory.
     """
-    target, model, draft_model, head, eagle, *folders = arguments
+    target, model, draft_model, head, *folders = arguments
     locations = Locations(*map(Path, folders))
     vocabulary = open_vocabulary(Path(model))
     path = replay_path(locations, target)
-    prepared: list[tuple[Callable[[], Begin], Versions]] = []
+    prepared: list[tuple[Callable[[], Begin], bool]] = []
     given = locations, target, Path(model)
-    if draft_model:
-        versions = versions_of(locations, target, Path(draft_model))
-        own = Path(draft_model), vocabulary
-        prepared.append((partial(_draft_model_round, *given, *own), versions))
-    if head:
-        prepared.append((partial(_head_round, *given, vocabulary), head_versions(*given[:2])))
-    if eagle:
-        prepared.append((partial(_eagle_round, *given, Path(eagle)), eagle_versions(*given[:2])))
+    if draft_model and not _waits(
+        locations, target, versions_of(locations, target, Path(draft_model))
+    ):
+        prepared.append((partial(_draft_model_round, *given, Path(draft_model), vocabulary), False))
+    if head == HEAD_TOO and not _waits(locations, target, head_versions(locations, target)):
+        prepared.append((partial(_head_round, *given, vocabulary), True))
     failures: list[SpecchatError] = []
-    for prepare, versions in prepared:
+    for prepare, is_head in prepared:
         try:
-            if _waits(locations, target, versions):
-                continue
             begin = prepare()
             emit({"reading": True})  # not to be paused before the next step, as it holds locks
             with closing(ReplayBuffer.open(path, target, vocabulary.size)) as buffer:
-                _follow(begin(buffer), locations, subject(versions))
+                _follow(begin(buffer), locations, head=is_head)
         except SpecchatError as error:
             failures.append(error)  # the other trainee may still learn
     if failures:
@@ -99,12 +93,13 @@ def learn(arguments: Sequence[str]) -> None:
 
 def _waits(locations: Locations, target: str, versions: Versions) -> bool:
     """Whether the last trainings of `versions` gained nothing, and the next one is not due."""
-    new = new_answers(locations, target, versions)
+    states = versions.folder.name == HEAD_FOLDER
+    new = new_answers(locations, target, versions, with_states=states)
     return bool(new.halted and new.missing)
 
 
-def _follow(items: Round, locations: Locations, subject: str) -> None:
-    """Emit what a round of `subject` yields."""
+def _follow(items: Round, locations: Locations, *, head: bool) -> None:
+    """Emit what a round yields, of the draft `head` or of the draft model."""
     for item in items:
         if isinstance(item, TrainingStep):
             emit({"done": item.done, "steps": item.steps})
@@ -112,7 +107,7 @@ def _follow(items: Round, locations: Locations, subject: str) -> None:
             # The version may have learned from records that were removed meanwhile.
             drop_tainted(locations)
             version = asdict(item.version) if item.version else None
-            emit({"version": version, "reason": item.reason, "subject": subject})
+            emit({"version": version, "reason": item.reason, "head": head})
 
 
 def _pass_costs(locations: Locations, target: str) -> PassCosts | None:
@@ -136,19 +131,6 @@ def _head_round(locations: Locations, target: str, model: Path, vocabulary: Voca
     trainee = HeadTrainee(matrix, target, vocabulary.stops, sampling, costs)
     folder = head_versions(locations, target).folder
     return partial(run_round, trainee=trainee, folder=folder, settings=HEAD)
-
-
-def _eagle_round(locations: Locations, target: str, model: Path, original: Path) -> Begin:
-    """The round of the EAGLE-3 drafter in the file `original`."""
-    loaded = load_model(model, gpu_layers=0, threads=1, context_length=CONTEXT_LENGTH, heads=True)
-    heads = loaded.target.heads
-    if heads is None:
-        reason = loaded.target.heads_problem or "it does not run"
-        raise ModelError(f"{original.name} does not learn: {reason}")
-    read = partial(heads.states, loaded.target)
-    trainee = EagleTrainee(original, model_parts(model), read, _sampling(locations, model))
-    folder = eagle_versions(locations, target).folder
-    return partial(run_round, trainee=trainee, folder=folder, settings=EAGLE)
 
 
 def _draft_model_round(

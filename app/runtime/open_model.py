@@ -239,22 +239,24 @@ def _indexer(
 def _learner(
     engine: Engine, locations: Locations, notify: NotifyLearning, work: IdleWork
 ) -> Learner | None:
-    """The started trainer of the engine's draft model, draft head and EAGLE-3 drafter; None if it
-    has none of them."""
+    """The started trainer of the engine's draft model and head; None if it has neither."""
     from app.config import load_config
-    from app.engine.draft_model_versions import HEAD_FOLDER, NewAnswers, new_answers
+    from app.engine.draft_model_versions import NewAnswers, new_answers
     from app.machine import OtherLoad
-    from app.runtime.learning import Learner, LearningConditions
+    from app.runtime.learning import HEAD_TOO, Learner, LearningConditions
 
     draft_model = engine.versioned_draft_model if engine.resources.draft_model is not None else None
-    head, eagle = engine.versioned_head, engine.versioned_eagle
-    config, target = load_config(locations.settings), engine.target
-    learning = [one for one in (draft_model, head, eagle) if one is not None]
-    if not learning:
+    head, config, target = engine.versioned_head, load_config(locations.settings), engine.target
+    if draft_model is None and head is None:
         return None
 
     def fewest_missing() -> NewAnswers:
-        found = (new_answers(locations, target.fingerprint, one.versions) for one in learning)
+        versioned = [(draft_model.versions, False)] if draft_model is not None else []
+        versioned += [(head.versions, True)] if head is not None else []
+        found = (
+            new_answers(locations, target.fingerprint, versions, with_states=states)
+            for versions, states in versioned
+        )
         return min(found, key=lambda new: new.missing)
 
     foreground = Foreground(locations.foreground)
@@ -265,11 +267,7 @@ def _learner(
         is_loaded=OtherLoad(),
     )
     folders = (locations.data, locations.cache, locations.config)
-    trainees = (
-        draft_model.original if draft_model else "",
-        HEAD_FOLDER if head else "",
-        eagle.original if eagle else "",
-    )
+    trainees = draft_model.original if draft_model else "", HEAD_TOO if head else ""
     command = ("app.runtime.learning_process", target.fingerprint, engine.path, *trainees)
     note = locations.draft_models / target.fingerprint / PAUSED_FILE
     learner = Learner((*command, *folders), note, conditions, notify, work.wake)

@@ -6,7 +6,10 @@ goes on where it ended, so that they can be run in pieces:
 - ``answers``: the model answers questions, and what it hands to EAGLE-3 drafters is kept;
 - ``train``: one block learns to predict the model's distribution from it, and is written as GGUF.
 
-The loss is the divergence from the model's distribution over the draft vocabulary.
+As in the paper's training-time test (section 3.2), the block is unrolled for several tokens during
+training: from the second on, it reads its own state in place of the target's and attends to the
+target's states up to the root and to its own after it, as it does when it drafts. The loss is the
+divergence from the model's distribution over the draft vocabulary.
 
 The embeddings stay the target's, which llama.cpp shares. The output matrix has the target's rows
 for the draft vocabulary, and stays as it is, so that rare tokens keep sensible rows.
@@ -17,7 +20,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import cos, pi
 from pathlib import Path
 from random import Random
@@ -27,7 +29,6 @@ import click
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from gguf import GGMLQuantizationType
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -41,16 +42,16 @@ from assets.recipe.drafter_training import (
     split,
     update,
 )
+from assets.recipe.eagle_block import EagleBlock, TextRows
 from assets.recipe.eagle_data import ReadChat, draw_answers, load_chats, read_layers
-from assets.recipe.eagle_start import TextRows, empty_block, start_linear
-from engines.distillation.eagle_block import DECAY, DEPTHS, EagleBlock, TextBatch, unroll
-from engines.distillation.eagle_file import file_tensors
-from engines.distillation.weights import read_llama_file
+from engines.distillation.weights import interleave, read_llama_file
 from engines.llama.gguf import EAGLE
 
 _LOG = logging.getLogger("assets.recipe")
 
 WEIGHTS = "drafter.safetensors"
+DEPTHS, DECAY = 3, 0.8
+"""Tokens drafted in training, and the weight of each beside that of the one before it."""
 FIRST_SHARE = 2 / 3
 """Of the updates, those that draft one token only."""
 BATCH_TOKENS, SORTED_CHATS = 1024, 256
@@ -73,6 +74,47 @@ def read_rows(chats: Sequence[ReadChat], embeddings: Tensor) -> TextRows:
     return TextRows(given.float(), embeddings[following], hidden.float())
 
 
+@dataclass(frozen=True)
+class ChatBatch:
+    """Chats side by side, so that all answers begin in the same column.
+
+    Row t of `inputs` and `attended` belongs to the token in column t + 1; what is drafted at depth
+    d behind that root is compared with column t + 2 + d.
+
+    Attributes:
+        tokens: int64 [chats, columns + depths].
+        inputs: [chats, columns - 1, 3 · width].
+        states: [chats, columns + depths - 1, width], last hidden states.
+        prompt: number of columns before the answers.
+        starts, ends: int64 [chats], the columns that hold each chat.
+    """
+
+    tokens: Tensor
+    inputs: Tensor
+    states: Tensor
+    prompt: int
+    starts: Tensor
+    ends: Tensor
+
+    @classmethod
+    def of(cls, chats: Sequence[ReadChat], depths: int) -> ChatBatch:
+        """Those `chats`, with room for `depths` more tokens."""
+        prompt = max(chat.prompt for chat in chats)
+        columns = prompt + max(len(chat.tokens) - chat.prompt for chat in chats)
+        count, width = len(chats), chats[0].hidden.shape[1]
+        tokens = torch.zeros(count, columns + depths, dtype=torch.long)
+        inputs = torch.zeros(count, columns - 1, 3 * width, dtype=torch.float16)
+        states = torch.zeros(count, columns + depths - 1, width, dtype=torch.bfloat16)
+        starts = torch.tensor([prompt - chat.prompt for chat in chats])
+        ends = starts + torch.tensor([len(chat.tokens) for chat in chats])
+        for row, chat in enumerate(chats):
+            start, end = int(starts[row]), int(ends[row])
+            tokens[row, start:end] = torch.from_numpy(chat.tokens)
+            inputs[row, start : end - 1] = torch.from_numpy(chat.inputs)
+            states[row, start : end - 1] = torch.from_numpy(chat.hidden)
+        return cls(tokens, inputs, states, prompt, starts, ends)
+
+
 def losses(
     drafter: EagleBlock, target: TargetMatrices, chats: Sequence[ReadChat], depths: int = DEPTHS
 ) -> tuple[Tensor, list[tuple[int, int]]]:
@@ -80,25 +122,27 @@ def losses(
 
     Prompts are read, but nothing is learned from what could be drafted in them.
     """
-    batch = TextBatch.of(
-        [chat.tokens for chat in chats],
-        [chat.prompt for chat in chats],
-        [chat.inputs for chat in chats],
-        depths,
-    )
-    # A state stands in the column of the token that it predicts.
-    hidden = torch.zeros(*batch.tokens.shape, chats[0].hidden.shape[1], dtype=torch.bfloat16)
-    for row, chat in enumerate(chats):
-        start = int(batch.starts[row]) + 1
-        hidden[row, start : start + len(chat.hidden)] = torch.from_numpy(chat.hidden)
-    total, counts = torch.zeros(()), []
-    embed = partial(F.embedding, weight=target.embeddings)
-    for depth, states in enumerate(unroll(drafter, batch, embed, depths)):
-        scored = batch.scored(depth)
+    batch = ChatBatch.of(chats, depths)
+    rows, first = batch.inputs.shape[1], batch.prompt - 1
+    roots, columns = rows - first, torch.arange(rows)
+    padding = columns < batch.starts[:, None]
+    future = columns > columns[first:, None]
+    hidden = torch.zeros(len(chats), roots, rows, dtype=torch.bfloat16)
+    hidden.masked_fill_(padding[:, None] | future, -torch.inf)
+    hidden = hidden.repeat_interleave(drafter.shape.heads, 0)
+    earlier: list[tuple[Tensor, Tensor]] = []
+    states, total, counts = drafter.fuse(batch.inputs), torch.zeros(()), []
+    for depth in range(depths):
+        begin = first + depth if depth else 0
+        embedded = target.embeddings[batch.tokens[:, begin + 1 : rows + depth + 1]]
+        states = drafter(embedded, states, roots, earlier, hidden)
+        places = slice(first + depth + 1, rows + depth + 1)
+        # The answer has a token there, with which the drafted one can be compared.
+        scored = columns[first:] + depth + 2 < batch.ends[:, None]
         guessed = drafter.said(states[scored], target.output)
-        wanted = F.linear(batch.drafted(hidden, depth)[scored], target.output)
+        wanted = F.linear(batch.states[:, places][scored], target.output)
         total = total + DECAY**depth * divergence(guessed, wanted)
-        following = batch.drafted(batch.tokens, depth)[scored]
+        following = batch.tokens[:, first + depth + 2 : rows + depth + 2][scored]
         right = (target.drafted[guessed.float().argmax(-1)] == following).sum()
         counts.append((int(right), len(following)))
     return total, counts
@@ -193,16 +237,19 @@ def export(
     path: Path,
 ) -> None:
     """Write the drafter for the model in `source` to `path`."""
-    shape = drafter.shape
+    shape, prefix = drafter.shape, "blk.0."
     one = replace(shape, layers=1)
     writer = drafter_writer(path, "EAGLE-3 drafter", EAGLE, source, one, layers)
     writer.add_uint32(f"{EAGLE}.target_hidden_size", shape.width)
-    tensors = {name.removesuffix(".weight"): part for name, part in file_tensors(drafter).items()}
-    # In fewer bits, the two dominant dimensions of the target's states would round the others away,
-    # and the output would guess worse. The other matrices lose nothing, and a pass over two rows or
-    # more, as after accepted tokens, takes half as long as in Q8_0.
-    whole, kind = {"fc", "output"}, GGMLQuantizationType.Q4_0
-    finish(writer, tensors | {"output": output}, drafted, whole, kind)
+    whole = ("fc", "output_norm")
+    tensors: dict[str, Tensor] = {
+        name if name in whole else prefix + name: part for name, part in drafter.named_parameters()
+    }
+    for name in (f"{prefix}attn_q", f"{prefix}attn_k"):
+        tensors[name] = interleave(tensors[name].detach(), shape.heads)
+    tensors |= {"output": output, "fc": tensors["fc"] / drafter.scale}
+    # In 8 bits, the two dominant dimensions of the target's states would round the others away.
+    finish(writer, tensors, drafted, halves={"fc"})
 
 
 @click.group()
@@ -236,7 +283,7 @@ def run_training(given: tuple[Path, Path, float], updates: int) -> None:
     learned, held_out = split(list(load_chats(work)))
     source, path, schedule = read_llama_file(target), work / WEIGHTS, UpdateSchedule(updates)
     embeddings = source.weights["embed_tokens"]
-    drafter = empty_block(source.shape)
+    drafter = EagleBlock(source.shape)
     if path.exists():
         kept = load_file(path)
         drafted = kept.pop("drafted")
@@ -246,7 +293,7 @@ def run_training(given: tuple[Path, Path, float], updates: int) -> None:
     else:
         drafted = draft_vocabulary(learned, len(embeddings))
         rows = read_rows(learned, embeddings)
-        start_linear(drafter, rows, source.weights["norm"])
+        drafter.start_linear(rows, source.weights["norm"])
     output = source.weights.get("lm_head", embeddings)[drafted]
     matrices = TargetMatrices(embeddings, output, drafted)
     train(drafter, matrices, learned, schedule, seconds)

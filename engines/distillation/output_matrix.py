@@ -1,4 +1,4 @@
-"""Rows of a target's output matrix or embeddings, from its file or folder.
+"""Rows of a target's output matrix, from its file or folder.
 
 The draft head's output begins with them. Only the rows asked for are read: the matrix of a large
 vocabulary takes a gigabyte.
@@ -6,20 +6,19 @@ vocabulary takes a gigabyte.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
 from datastores.errors import ModelError
 from engines.distillation.weights import open_gguf
 from engines.target import Floats
 
-OUTPUT, EMBEDDINGS = GGUF_NAMES = ("output.weight", "token_embd.weight")
+GGUF_NAMES = ("output.weight", "token_embd.weight")
 FOLDER_NAMES = ("lm_head.weight", "embed_out.weight", "embed_tokens.weight", "wte.weight")
 """Ends of the matrix's name; models that tie it to the embeddings have only these."""
 
@@ -34,16 +33,13 @@ class OutputMatrix:
         width: length of a row.
     """
 
-    def __init__(self, path: Path, *parts: Path, names: Sequence[str] = GGUF_NAMES) -> None:
+    def __init__(self, path: Path, *parts: Path) -> None:
         """Open all files of a GGUF model, or the folder of safetensors at `path`.
-
-        Args:
-            names: of the matrix in GGUF files; the first that there is.
 
         Raises:
             ModelError: one cannot be read, or none has such a matrix.
         """
-        source = _in_folder(path) if path.is_dir() else _in_gguf((path, *parts), names)
+        source = _in_folder(path) if path.is_dir() else _in_gguf(path, *parts)
         self.size, self.width, self._read = source
 
     def rows(self, tokens: NDArray[np.int64]) -> Floats:
@@ -54,18 +50,12 @@ class OutputMatrix:
         """
         return self._read(tokens)
 
-    def embed(self, tokens: Tensor) -> Tensor:
-        """The rows of `tokens` of any shape, float32 (…, width); errors as in `rows`."""
-        used, places = torch.unique(tokens, return_inverse=True)
-        return torch.from_numpy(self.rows(used.numpy()))[places]
 
-
-def _in_gguf(parts: Sequence[Path], names: Sequence[str]) -> tuple[int, int, ReadRows]:
+def _in_gguf(path: Path, *parts: Path) -> tuple[int, int, ReadRows]:
     from gguf.quants import dequantize
 
-    path = parts[0]
-    tensors = {tensor.name: tensor for part in parts for tensor in open_gguf(part).tensors}
-    tensor = next((tensors[name] for name in names if name in tensors), None)
+    tensors = {tensor.name: tensor for part in (path, *parts) for tensor in open_gguf(part).tensors}
+    tensor = next((tensors[name] for name in GGUF_NAMES if name in tensors), None)
     if tensor is None:
         raise ModelError(f"{path} cannot be read as a GGUF file: it has no output matrix")
 

@@ -1,7 +1,6 @@
 """The trained versions of a draft model or head on disk, and which of them drafts.
 
-    folder/0007/draft-model.gguf    the weights; of a draft head, head.safetensors, and of an
-                                    EAGLE-3 drafter, eagle3.gguf
+    folder/0007/draft-model.gguf    the weights; of a head, head.safetensors
     folder/0007/version.json        a `Version`
     folder/current.json             the number of the current version, 0 for the original draft
                                     model, and the last number given
@@ -31,9 +30,6 @@ KEPT = 3
 DRAFT_MODEL_FILE, HEAD_FILE, VERSION_FILE = "draft-model.gguf", "head.safetensors", "version.json"
 FORMER_DRAFT_MODEL_FILE = "student.gguf"
 """File name of the weights in earlier versions of specchat."""
-EAGLE_FILE = "eagle3.gguf"
-OPTIONS = {HEAD_FILE: " --head", EAGLE_FILE: " --eagle"}
-"""Options of `specchat draft` for what has these files; the draft model needs none."""
 CURRENT_FILE, ATTEMPT_FILE = "current.json", "attempt.json"
 CHECKPOINT_SUFFIX = ".safetensors"
 _PARTIAL = ".partial-"
@@ -107,7 +103,7 @@ class Versions:
         """
         self.folder = folder
         self._weights_file = weights_file
-        self._option = OPTIONS.get(weights_file, "")
+        self._option = " --head" if weights_file == HEAD_FILE else ""
 
     def all(self) -> list[Version]:
         """Every complete version, oldest first; damaged ones are left out."""

@@ -84,17 +84,6 @@ def open_heads(target: LlamaContext, cells: int, length: int) -> tuple[Predictio
     return None, ""
 
 
-def open_version(heads: PredictionHeads, path: Path) -> PredictionHeads:
-    """The heads in the file `path`, for the target that `heads` draft for, in their place.
-
-    Raises:
-        ModelError: llama.cpp cannot run them.
-    """
-    target = heads.target
-    weights = Weights(path, target.weights.gpu_layers, companion=True)
-    return _open(weights, target, heads.cells, heads.context_length)
-
-
 def _open(weights: Weights, target: LlamaContext, cells: int, length: int) -> PredictionHeads:
     _require_runnable(weights, target.weights)
     kind = BlockHead if weights.metadata(ARCHITECTURE) == DFLASH else ChainedHeads

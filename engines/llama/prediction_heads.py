@@ -22,7 +22,7 @@ from engines.llama.batch import Batch
 from engines.llama.context import LlamaContext, Weights, context_parameters, free_with
 from engines.llama.native import TO_END
 from engines.llama.target_states import TargetStates
-from engines.target import Floats, Target
+from engines.target import Floats
 
 MAX_UNREAD = 1024
 """Maximum number of states kept for unread tokens. The heads skip older ones: drafts get slightly
@@ -62,11 +62,6 @@ class UnreadStates:
     def rows(self) -> Floats:
         """The states, float32 [count, width]. A view."""
         return self._rows[: self.count]
-
-    def of_text(self, length: int) -> Floats:
-        """The states of the first `length` tokens, of which none was read or dropped: float32
-        [length, width]. A view."""
-        return self._rows[self._lag : self._lag + length]
 
     def append(self, states: Floats) -> None:
         """Add the states of the next tokens; drop the oldest if there are too many.
@@ -115,9 +110,6 @@ class PredictionHeads(ABC):
         given: the target's states that they read.
         lag: see `UnreadStates`.
         length: length of the longest text.
-
-    Attributes:
-        cells: size of their cache.
     """
 
     max_depth: int
@@ -135,10 +127,9 @@ class PredictionHeads(ABC):
     ) -> None:
         free_with(self, lib.llama_free, context, weights, target)
         self.context_length = length
-        self.cells = int(lib.llama_n_ctx(context))
         self._vocabulary_size = weights.vocabulary_size
         self._on_device = weights.on_device
-        self.target, self._context = target, context
+        self._target, self._context = target, context
         self._memory: Any = lib.llama_get_memory(context)
         self._given = given
         self._unread = UnreadStates(given.width, lag)
@@ -163,19 +154,6 @@ class PredictionHeads(ABC):
             self._remove(length)
         self._unread.truncate(length)
 
-    def states(self, target: Target, tokens: Sequence[int]) -> Floats:
-        """What the heads read of their `target` at `tokens`, at most `MAX_UNREAD` - 1: float32
-        [n, width]. Only for heads that have not drafted.
-
-        Raises:
-            ModelError: llama.cpp failed.
-        """
-        if self._unread.first or self._unread.root != len(target.tokens):
-            target.rewind(0)
-        for _ in target.prefill(tokens):
-            pass
-        return self._unread.of_text(len(tokens)).copy()
-
     @abstractmethod
     def begin(self, tokens: Sequence[int]) -> int:
         """See `DraftingModel.begin`."""
@@ -195,7 +173,7 @@ class PredictionHeads(ABC):
     def _run(self, batch: Batch) -> None:
         """Evaluate a batch on as many threads as the target's tuners chose: other programs compete
         with both for the same cores."""
-        threads = native.threads(self.target.handle)
+        threads = native.threads(self._target.handle)
         native.set_threads(self._context, threads, threads)
         status: int = native.decode(self._context, batch.struct)
         if status:

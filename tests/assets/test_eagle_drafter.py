@@ -19,8 +19,10 @@ from assets.recipe.drafter_training import (
     draft_vocabulary,
     split,
 )
+from assets.recipe.eagle_block import EagleBlock
 from assets.recipe.eagle_data import ReadChat, draw_answers, load_chats, read_layers
 from assets.recipe.eagle_drafter import (
+    DEPTHS,
     UpdateSchedule,
     draw_batches,
     evaluate,
@@ -29,9 +31,6 @@ from assets.recipe.eagle_drafter import (
     read_rows,
     train,
 )
-from assets.recipe.eagle_start import empty_block, start_linear
-from engines.distillation.eagle_block import DEPTHS, EagleBlock
-from engines.distillation.eagle_file import read_eagle
 from engines.distillation.weights import LlamaFile, read_llama_file
 from engines.llama.model import load
 from tests.engines.tiny import TinyVocabulary
@@ -76,9 +75,9 @@ def matrices(source: LlamaFile, chats: list[ReadChat]) -> TargetMatrices:
 @pytest.fixture
 def drafter(source: LlamaFile, chats: list[ReadChat]) -> EagleBlock:
     torch.manual_seed(3)
-    drafter = empty_block(source.shape)
+    drafter = EagleBlock(source.shape)
     rows = read_rows(chats, source.weights["embed_tokens"])
-    start_linear(drafter, rows, source.weights["norm"])
+    drafter.start_linear(rows, source.weights["norm"])
     return drafter
 
 
@@ -111,7 +110,6 @@ def test_llama_cpp_runs_the_drafter_as_training_does(
     model.write_bytes((work / "llama.gguf").read_bytes())
     beside = tmp_path / "llama-eagle3.gguf"
     export(drafter, matrices.drafted, matrices.output, read_layers(4), model, beside)
-    drafter = read_eagle(beside, [model]).block  # with the file's precision
     target, chat = load(model, threads=1, context_length=512, heads=True).target, chats[0]
     text = chat.tokens[:-DEPTHS].tolist()
     assert target.heads is not None
@@ -168,7 +166,7 @@ def test_chats_side_by_side_count_as_each_alone(
 def test_the_block_begins_better_than_one_that_knows_nothing(
     source: LlamaFile, drafter: EagleBlock, matrices: TargetMatrices, chats: list[ReadChat]
 ) -> None:
-    blocks = (drafter, empty_block(source.shape))
+    blocks = (drafter, EagleBlock(source.shape))
     with torch.autocast("cpu", torch.bfloat16):
         begun, ignorant = (losses(block, matrices, chats, 1)[0].item() for block in blocks)
     assert begun < 0.5 * ignorant

@@ -263,7 +263,7 @@ def _passage_line(retrieval: RalmStatistics, styles: PanelStyles) -> Text:
 
 
 def _draft_model_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
-    """The draft model and its training; without one, the training of what else drafts."""
+    """The draft model and its training; without one, the training of the draft head."""
     draft_model, training = phrases.draft_model(stats), phrases.training(stats)
     if not draft_model and not training:
         return []

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from app.conversation.session_statistics import SessionStatistics, Throughput
-from app.engine.draft_model_versions import DRAFT_MODEL
 from app.figures import amount, format_speed, percent
 from app.interface.wording import duration, time_left, times
 from app.runtime.learning import Learned, LearningProgress
@@ -171,9 +170,9 @@ def learning(progress: LearningProgress | Learned | None) -> str:
     if isinstance(progress, Learned):
         after = f"{percent(progress.after)} right"
         if progress.before is None:
-            return f"{progress.subject} made: {after}"
-        subject = "" if progress.subject == DRAFT_MODEL else f"{progress.subject} "
-        return f"{subject}learned: {percent(progress.before)} → {after}"
+            return f"draft head made: {after}"
+        subject = "draft head learned" if progress.head else "learned"
+        return f"{subject}: {percent(progress.before)} → {after}"
     return f"learning {percent(progress.share)}{time_left(progress.seconds_left)}"
 
 

@@ -10,14 +10,12 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import DONE, FAILED, run
-from app.engine.draft_model_versions import eagle_versions, versions_of
+from app.engine.draft_model_versions import versions_of
 from app.locations import locate
 from app.models.discovery import embedded, embedded_draft_model
 from engines.distillation.versions import Attempt, Versions
 from engines.fingerprint import fingerprint
 from tests.app.engine.test_draft_model_versions import publish
-from tests.engines.tiny import TinyVocabulary
-from tests.engines.tiny_heads import write_eagle
 
 ORIGINAL = "The original draft model built-in is in use"
 Specchat = Callable[..., int]
@@ -73,27 +71,6 @@ def test_rollback_and_reset(specchat: Specchat, versions: Versions, capsys: Capt
         assert capsys.readouterr().out.strip() == expected
     assert specchat("draft", "reset") == DONE
     assert versions.all() == []
-
-
-def test_the_eagle_drafter_is_chosen_by_an_option(
-    specchat: Specchat, data: Path, tmp_path: Path, capsys: Captured
-) -> None:
-    model = write_eagle(tmp_path, TinyVocabulary())
-    chosen = ("--eagle", "--model", model)
-    assert specchat("draft", "list", *chosen) == DONE
-    lines = capsys.readouterr().out.splitlines()
-    drafts = "The file llama-eagle3.gguf is in use"
-    assert lines == [drafts, "learns from 25 new answers, 0 so far"]
-    publish(eagle_versions(locate(data), fingerprint(model)))
-    assert specchat("draft", "list", *chosen) == DONE
-    assert capsys.readouterr().out.splitlines()[1].startswith("* 1 ")
-    assert specchat("draft", "reset", *chosen) == DONE
-    assert (
-        capsys.readouterr().out.strip()
-        == "Deleted all versions; the file llama-eagle3.gguf is in use"
-    )
-    assert specchat("draft", "list", "--eagle") == FAILED
-    assert "has no EAGLE-3 drafter" in capsys.readouterr().err
 
 
 def test_a_model_without_a_draft_model_is_named(

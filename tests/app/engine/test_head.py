@@ -105,7 +105,7 @@ def test_it_goes_with_what_it_learned_from(
         drop_tainted(locations)
         assert versions.current == 1
         assert learning_histories(locations)[TARGET].versions == [], "those are the draft model's"
-        assert new_answers(locations, TARGET, versions).count == 1
+        assert new_answers(locations, TARGET, versions, with_states=True).count == 1
         buffer.forget("chat:h:1")
         drop_tainted(locations)
     assert (versions.current, versions.all()) == (0, [])

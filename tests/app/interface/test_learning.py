@@ -91,8 +91,8 @@ async def test_the_top_line_shows_progress_and_gain(stage: Make) -> None:
         for progress, text in (
             (LearningProgress(12, 100), "learning 12%"),
             (None, ""),
-            (Learned(1, None, 0.7, subject="draft head"), "draft head made: 70% right"),
-            (Learned(2, 0.7, 0.72, subject="draft head"), "draft head learned: 70% → 72% right"),
+            (Learned(1, None, 0.7, head=True), "draft head made: 70% right"),
+            (Learned(2, 0.7, 0.72, head=True), "draft head learned: 70% → 72% right"),
             (Learned(4, 0.81, 0.84), "learned: 81% → 84% right"),
         ):
             made.app.learning_changed(progress, None)

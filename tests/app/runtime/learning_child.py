@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.engine.draft_model_versions import DRAFT_MODEL
 from datastores.errors import ModelError
 from engines.child_process import emit, run_child
 
@@ -37,13 +36,7 @@ def main(arguments: Sequence[str]) -> None:
         time.sleep(0.005)
     figures = {"acceptance_before": 0.5, "acceptance": 0.75}
     version = {"number": 4, "parent": 3, "figures": figures} if mode == "learn" else None
-    emit(
-        {
-            "version": version,
-            "reason": "" if version else "acceptance fell",
-            "subject": DRAFT_MODEL,
-        }
-    )
+    emit({"version": version, "reason": "" if version else "acceptance fell", "head": False})
 
 
 if __name__ == "__main__":

@@ -12,13 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.engine.draft_model_versions import (
-    DRAFT_HEAD,
-    DRAFT_MODEL,
-    EAGLE_DRAFTER,
-    MIN_NEW_ANSWERS,
-    NewAnswers,
-)
+from app.engine.draft_model_versions import MIN_NEW_ANSWERS, NewAnswers
 from app.runtime import learning
 from app.runtime.learning import (
     Learned,
@@ -136,16 +130,12 @@ def test_a_version_is_adopted_and_what_it_brought_is_shown(
 
 
 @pytest.mark.parametrize(
-    ("parent", "subject", "before"),
-    [(0, DRAFT_MODEL, 0.5), (0, EAGLE_DRAFTER, 0.5), (0, DRAFT_HEAD, None), (1, DRAFT_HEAD, 0.5)],
+    ("parent", "head", "before"), [(0, False, 0.5), (0, True, None), (1, True, 0.5)]
 )
-def test_nothing_came_before_the_first_head(
-    parent: int, subject: str, before: float | None
-) -> None:
+def test_nothing_came_before_the_first_head(parent: int, head: bool, before: float | None) -> None:
     figures = {"acceptance_before": 0.5, "acceptance": 0.75}
     version = {"number": 2, "parent": parent, "figures": figures}
-    found = _learned({"version": version, "subject": subject})
-    assert found == Learned(2, before, 0.75, subject)
+    assert _learned({"version": version, "head": head}) == Learned(2, before, 0.75, head)
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,12 @@ from typing import Any
 
 import pytest
 
-from app.engine.draft_model_versions import (
-    HEAD_FOLDER,
-    eagle_versions,
-    head_versions,
-    replay_path,
-    versions_of,
-)
+from app.engine.draft_model_versions import head_versions, replay_path, versions_of
 from app.locations import Locations
 from app.runtime import learning_process
+from app.runtime.learning import HEAD_TOO
 from app.runtime.learning_process import Round
-from datastores.errors import InputError, ModelError
+from datastores.errors import InputError
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.child_process import ChildProcess
 from engines.distillation.trainee import Trainee
@@ -29,7 +24,6 @@ from engines.distillation.versions import Attempt, Versions
 from engines.sampler import Sampling
 from tests.engines.distillation.workspace import Workspace, open_workspace
 from tests.engines.tiny import TinyVocabulary, write_llama
-from tests.engines.tiny_heads import write_eagle
 
 TARGET = "target"
 
@@ -44,14 +38,10 @@ def workspace(tmp_path: Path, locations: Locations) -> Iterator[Workspace]:
 
 
 def process(
-    locations: Locations,
-    draft_model: Path | None,
-    target: Path | None = None,
-    head: bool = False,
-    eagle: Path | None = None,
+    locations: Locations, draft_model: Path | None, target: Path | None = None, head: bool = False
 ) -> ChildProcess:
     folders = (locations.data, locations.cache, locations.config)
-    trainees = (draft_model or "", HEAD_FOLDER if head else "", eagle or "")
+    trainees = (draft_model or "", HEAD_TOO if head else "")
     module = "tests.app.runtime.learning_process_child"
     return ChildProcess(module, TARGET, target or draft_model, *trainees, *folders)
 
@@ -121,32 +111,6 @@ def test_a_head_is_trained_without_a_draft_model(
     assert len(versions.all()) == (result["version"] is not None)
 
 
-def test_an_eagle_drafter_is_trained_beside_its_file(
-    locations: Locations, workspace: Workspace, tmp_path: Path
-) -> None:
-    model = write_eagle(tmp_path, TinyVocabulary(), drafted=200)
-    file = tmp_path / "llama-eagle3.gguf"
-    before = file.read_bytes()
-    with process(locations, None, model, eagle=file) as child:
-        *steps, result = child
-    versions = eagle_versions(locations, TARGET)
-    assert result["subject"] == "EAGLE-3 drafter"
-    assert any("steps" in step for step in steps)
-    assert versions.last_attempt() is not None
-    assert len(versions.all()) == (result["version"] is not None)
-    assert file.read_bytes() == before
-
-
-def test_a_model_that_runs_no_eagle_drafter_says_why(
-    locations: Locations, workspace: Workspace, tmp_path: Path
-) -> None:
-    with (
-        process(locations, None, workspace.draft_model, eagle=tmp_path / "m-eagle3.gguf") as child,
-        pytest.raises(ModelError, match=r"m-eagle3\.gguf does not learn: it does not run"),
-    ):
-        list(child)
-
-
 def test_acceptance_is_measured_at_the_persons_sampling_settings(
     locations: Locations, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,7 +124,7 @@ def test_acceptance_is_measured_at_the_persons_sampling_settings(
 
     monkeypatch.setattr(learning_process, "run_round", run_round)
     path, folders = workspace.draft_model, (locations.data, locations.cache, locations.config)
-    learning_process.learn([TARGET, str(path), str(path), HEAD_FOLDER, "", *map(str, folders)])
+    learning_process.learn([TARGET, str(path), str(path), HEAD_TOO, *map(str, folders)])
     chosen = replace(Sampling(), temperature=0.4, top_k=7)
     assert [replace(each, seed=0) for each in found] == [chosen, chosen]
 

@@ -205,11 +205,11 @@ def test_heads_run_on_as_many_threads_as_their_target(open_target: Open) -> None
     target = open_target("chained", False)
     heads = heads_of(target)
     list(target.prefill(PROMPT))
-    lib.llama_set_n_threads(heads.target.handle, 2, 2)  # as its tuner does before a pass
+    lib.llama_set_n_threads(heads._target.handle, 2, 2)  # as its tuner does before a pass
     heads.begin([*PROMPT, 7])
     heads.next_rows([*PROMPT, 7], 1)
     assert lib.llama_n_threads(heads._context) == 2
-    lib.llama_set_n_threads(heads.target.handle, 1, 1)
+    lib.llama_set_n_threads(heads._target.handle, 1, 1)
 
 
 def _note_call(calls: list[str], name: str, call: Callable[..., object], *given: object) -> object:
@@ -336,8 +336,8 @@ def test_contexts_are_freed_before_their_weights(
         monkeypatch.setattr(lib, name, lambda handle, free=free: freed.append((free, handle)))
     path = write_mixture(tmp_path / "model.gguf", WORDS)
     target = load(path, threads=1, context_length=256, heads=True).target
-    heads, context = heads_of(target)._context, heads_of(target).target.handle
-    model = heads_of(target).target.weights.handle
+    heads, context = heads_of(target)._context, heads_of(target)._target.handle
+    model = heads_of(target)._target.weights.handle
     del target
     gc.collect()
     assert [handle for _, handle in freed] == [heads, context, model]
