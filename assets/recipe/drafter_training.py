@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 HELD_OUT = 10
 """One in this many questions is held out."""
-DRAFT_TOKENS = 8192
-"""Size of the draft vocabulary."""
+DRAFT_TOKENS = 4096
+"""Size of the draft vocabulary, with .86 of held-out tokens. Twice as many make .447 of an EAGLE-3
+drafter's first tokens right instead of .443, and take a fifth more time."""
 
 
 @dataclass(frozen=True)
@@ -109,16 +110,16 @@ def finish(
     tensors: Mapping[str, Tensor],
     drafted: Tensor,
     halves: Collection[str] = (),
+    kind: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.Q8_0,
 ) -> None:
-    """Write the file of a drafter: matrices in Q8_0, those named in `halves` in F16."""
+    """Write the file of a drafter: matrices of type `kind`, those named in `halves` in F16."""
     for name, tensor in tensors.items():
         values = tensor.detach().float().numpy()
-        kind = gguf.GGMLQuantizationType.F32
+        own = gguf.GGMLQuantizationType.F32
         if values.ndim > 1:
-            kinds = gguf.GGMLQuantizationType
-            kind = kinds.F16 if name in halves else kinds.Q8_0
-        quantised = gguf.quants.quantize(values, kind)
-        writer.add_tensor(f"{name}.weight", quantised, raw_dtype=kind)
+            own = gguf.GGMLQuantizationType.F16 if name in halves else kind
+        quantised = gguf.quants.quantize(values, own)
+        writer.add_tensor(f"{name}.weight", quantised, raw_dtype=own)
     writer.add_tensor(DRAFT_VOCABULARY, drafted.numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
