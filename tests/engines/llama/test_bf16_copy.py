@@ -29,7 +29,8 @@ def processor(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def test_a_copy_encodes_as_the_file_does_and_is_deleted() -> None:
     path = embedded_embedding_model()
     with bf16_copy(path) as copy:
-        assert copy.stat().st_size > 1.3 * path.stat().st_size
+        growth = copy.stat().st_size / path.stat().st_size
+        assert 1.3 < growth < 1.5, "matrices that are multiplied grow, embeddings do not"
     assert not copy.parent.exists()
     plain, many = EmbeddingModel(path, threads=1), EmbeddingModel(path, threads=1, many=True)
     assert (many.path, many.fingerprint) == (plain.path, plain.fingerprint)
