@@ -2,8 +2,8 @@
 
 Whoever answers, searches or imports holds a mark: an empty file, named after its process, in a
 folder that all processes share. The mark of a process that died counts for nothing. Idle work asks
-`busy` between slices of at most a tenth of a second, or waits in `datastores.pauses`; looking into
-an empty folder takes some microseconds.
+`busy` between slices of about a tenth of a second, within those that take longer, or waits in
+`datastores.pauses`; looking into an empty folder takes some microseconds.
 """
 
 from __future__ import annotations
@@ -30,10 +30,14 @@ _numbers = count()
 
 
 class Foreground:
-    """The marks in `folder`, which need not exist. For any number of threads and processes."""
+    """The marks in `folder`, which need not exist. For any number of threads and processes.
+
+    Attributes:
+        folder: with the marks.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._checked: dict[str, float] = {}
 
     def begin(self) -> Callable[[], None]:
@@ -42,9 +46,9 @@ class Foreground:
         Without a place for the mark idle work goes on, and nothing else changes; where the cache
         does not exist yet, there is none.
         """
-        mark = self._folder / f"{process_id().replace(':', _SEPARATOR)}{_SEPARATOR}{next(_numbers)}"
+        mark = self.folder / f"{process_id().replace(':', _SEPARATOR)}{_SEPARATOR}{next(_numbers)}"
         try:
-            self._folder.mkdir(mode=0o700, exist_ok=True)
+            self.folder.mkdir(mode=0o700, exist_ok=True)
             mark.touch(mode=0o600)
         except FileNotFoundError:
             pass
@@ -69,7 +73,7 @@ class Foreground:
     def busy(self) -> bool:
         """Whether somebody waits for any process, this one included."""
         try:
-            marks = list(self._folder.iterdir())
+            marks = list(self.folder.iterdir())
         except OSError:  # nobody has waited yet
             return False
         return any(map(self._holds, marks))

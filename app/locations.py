@@ -147,6 +147,11 @@ class Locations:
         return self.cache / "models.json"
 
     @property
+    def answerability(self) -> Path:
+        """What is known of models' states after passages and questions; a file for each model."""
+        return self.cache / "answerability"
+
+    @property
     def foreground(self) -> Path:
         """Marks of the processes that somebody waits for."""
         return self.cache / "foreground"
@@ -183,7 +188,10 @@ class Locations:
         """Remove other users' access to our files, in folders that somebody else created."""
         # Only a cache inside the data directory is certain to hold nothing but our files.
         caches = (self.cache,) if self.cache.parent == self.data else ()
-        folders = (self.projections, self.states, self.chat_states, self.replay, self.draft_models)
+        folders = (
+            *(self.projections, self.states, self.chat_states),
+            *(self.replay, self.draft_models, self.answerability),
+        )
         files = (
             *(self.history, self.library, self.imported, self.unsent),
             *(self.token, self.offered, self.costs, self.probes, self.log, self.settings),

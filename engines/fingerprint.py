@@ -39,6 +39,15 @@ def fingerprint(path: Path) -> str:
     return digest.hexdigest()[:32]
 
 
+def digest_of_norm(scales: bytes) -> str:
+    """A hash of 32 hexadecimal digits of the scales of a model's final norm, in float32.
+
+    All quantisations of the same weights share it, in any format, as these scales are not
+    quantised. Training changes it, except where it changes matrices alone (LoRA).
+    """
+    return hashlib.sha256(scales).hexdigest()[:32]
+
+
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
         return sorted([*path.glob("*.safetensors"), *path.glob("config.json")])

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -110,6 +110,48 @@ class Target(Protocol):
         """Cut the cache down to its first `length` tokens."""
 
 
+Stop = Callable[[], bool]
+
+
+class StoppedError(Exception):
+    """What was to be computed is wanted no longer."""
+
+
+class LayerStates(Protocol):
+    """Reads states in the middle of a model, apart from its target's KV cache."""
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The numbers of the layers after which states are read, from 0, in ascending order."""
+
+    @property
+    def width(self) -> int:
+        """Length of a state."""
+
+    @property
+    def max_tokens(self) -> int:
+        """Most tokens of a text."""
+
+    def read(
+        self, beginning: Sequence[int], ends: Sequence[Sequence[int]], stop: Stop = lambda: False
+    ) -> Floats:
+        """The residual stream at the last token of each text that is `beginning` and one of `ends`.
+
+        The beginning is evaluated once, and what the last call's began with not again.
+
+        Args:
+            stop: whether the states are wanted no longer; asked some times a second.
+
+        Returns:
+            float32 [ends, layers, width].
+
+        Raises:
+            StoppedError: `stop` said so.
+            ModelError: the model cannot evaluate them.
+            ValueError: an end is empty, or a text is longer than `max_tokens`.
+        """
+
+
 @runtime_checkable
 class ParkingTarget(Protocol):
     """A target that can keep the states of further texts besides the cached one."""
@@ -188,6 +230,20 @@ def require_tree_fits(target: Target, rows: int) -> None:
         )
 
 
+def require_ends_fit(
+    states: LayerStates, beginning: Sequence[int], ends: Sequence[Sequence[int]]
+) -> None:
+    """Check, for `LayerStates.read`, that each text fits.
+
+    Raises:
+        ValueError: one does not, or has no end.
+    """
+    room = states.max_tokens - len(beginning)
+    for end in ends:
+        if not 0 < len(end) <= room:
+            raise ValueError(f"an end of {len(end)} tokens, where 1 to {room} fit")
+
+
 class Vocabulary(Protocol):
     """Converts text to token ids and back, for one tokenizer."""
 
@@ -201,6 +257,10 @@ class Vocabulary(Protocol):
     @property
     def stops(self) -> frozenset[int]:
         """Token ids that end an answer."""
+
+    @property
+    def prompt_prefix(self) -> tuple[int, ...]:
+        """The tokens that begin every prompt: BOS if the model asks for it."""
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """Token ids of `text`, without BOS; `special`: whether control tokens in it are parsed."""

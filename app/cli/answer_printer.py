@@ -28,6 +28,7 @@ from app.conversation.citations import (
 )
 from app.conversation.events import (
     MIN_PREFILL_TOKENS,
+    Checking,
     Cited,
     Dropped,
     Event,
@@ -200,7 +201,10 @@ class AnswerPrinter:
             answer.states, answer.retrieval = event.states, event.figures
             answer.sources = event.sources
         elif isinstance(event, Dropped):
+            status.clear()
             click.echo(f"the oldest {event.messages} messages no longer fit", err=True)
+        elif isinstance(event, Checking):
+            status.show(f"checking passage {event.number} of {event.total}…")
         elif isinstance(event, Prefilling) and event.total - event.done >= MIN_PREFILL_TOKENS:
             status.show(f"reading {event.done:,} of {event.total:,} tokens…")
         elif isinstance(event, WroteText):

@@ -390,5 +390,6 @@ def locate(options: Options, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(paths))
         return
+    width = max(map(len, paths)) + 1
     for name, path in paths.items():
-        click.echo(f"{name:<13}{one_line(path, limit=len(path) + 1)}")
+        click.echo(f"{name:<{width}}{one_line(path, limit=len(path) + 1)}")

@@ -6,10 +6,11 @@ model's distribution (KNN-LM), or not used.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event as Flag
+from time import perf_counter
 
 from app.chat_settings import (
     DOCS_ITERATIVE,
@@ -20,7 +21,7 @@ from app.chat_settings import (
     parse_docs,
 )
 from app.conversation.answer_request import AnswerRequest
-from app.conversation.citations import SearchOutcome, stored_outcome
+from app.conversation.citations import SearchOutcome, stored_documents
 from app.conversation.context_window import fit
 from app.conversation.continuation import partial_answer
 from app.conversation.events import Event, Interpolated, Retrieved
@@ -30,6 +31,7 @@ from app.conversation.imported_texts import ImportedTexts, fitting
 from app.conversation.iterative import STRIDE_TOKENS, generate_iteratively
 from app.conversation.knn import encoded_states, generate_with_neighbours, searched_chats
 from app.conversation.knn_sources import SourceFinder
+from app.conversation.passage_check import checked
 from app.conversation.privacy import owner_of_answer
 from app.conversation.statistics import STATES_KEY, Statistics
 from app.engine.engine import Engine
@@ -38,6 +40,7 @@ from datastores.chats.history import HistoryReader
 from datastores.chats.records import StoredMessage
 from datastores.errors import InputError
 from engines.retrieval.question_words import is_small_talk
+from engines.target import StoppedError
 
 BORROWED = "an answer in the words of your texts cannot be continued: regenerate it"
 
@@ -63,32 +66,49 @@ class AnswerModes:
         return parse_docs(self.chosen or docs or self.default)
 
     def retrieve(
-        self, engine: Engine, request: AnswerRequest
+        self, engine: Engine, request: AnswerRequest, stop: Flag
     ) -> Generator[Event, None, tuple[FoundPassage, ...] | None]:
         """Search the imported texts for the question of `request`, if its chat does.
 
         Returns the passages that go before the question; None if there is nothing to search, or to
         search for.
         """
-        docs = self.of(request.chat.docs)
+        docs, started = self.of(request.chat.docs), perf_counter()
         if self.imports is None or docs.mode in (DOCS_OFF, DOCS_KNN):
             return None
         unindexed = self.imports.unindexed
         if self.imports.empty and not unindexed:
             return None
+        question = completed(request.asked_before, request.asked)
         found = self.imports.find(
-            completed(request.asked_before, request.asked),
+            question,
             engine.passage_form,
             engine.vocabulary,
             engine.target.context_length,
             docs.paths,
             request.material,
         )
-        passages = fitting(engine, request.messages, found, request.end.max_tokens)
         if not found and is_small_talk(request.asked):
             return None
-        too_long, texts = bool(found) and not passages, self.imports.text_count
-        request.outcome = SearchOutcome(len(passages), too_long, unindexed, texts)
+        next_best = partial(self.imports.next_best, question, found, docs.paths, request.material)
+        try:
+            answering = yield from checked(engine, question, found, next_best, stop.is_set)
+        except StoppedError:
+            found = answering = ()
+        stated = self.imports.within_budget(
+            answering[: engine.passage_form.max_passages],
+            engine.vocabulary,
+            engine.target.context_length,
+        )
+        passages = fitting(engine, request.messages, stated, request.end.max_tokens)
+        request.outcome = SearchOutcome(
+            read=len(passages),
+            too_long=bool(stated) and not passages,
+            unindexed=unindexed,
+            texts=self.imports.text_count,
+            rejected=0 if stated else len(found),
+        )
+        request.searched_seconds = perf_counter() - started
         yield Retrieved(passages, request.outcome)
         return passages
 
@@ -103,10 +123,8 @@ class AnswerModes:
         if mode == DOCS_KNN or STATES_KEY in stopped.statistics:
             raise InputError(BORROWED)
         stride = STRIDE_TOKENS if request.passages and mode == DOCS_ITERATIVE else 1
+        request.begun_from = stored_documents(stopped.statistics)
         request.begun = partial_answer(stopped, engine, stride, request.end.stop)
-        before = stored_outcome(stopped.statistics)
-        if before is not None and before.rejected:
-            request.passages, request.outcome = (), before
         request.sampling = request.begun.sampling(request.sampling)
         prompted = request.generation(engine.passage_form, request.passages or ()).messages
         fit(engine, prompted, request.end.max_tokens, len(request.begun.tokens))
@@ -120,13 +138,23 @@ class AnswerModes:
             return self._generate_worded(engine, request, docs, statistics, stop)
         if passages and self.imports is not None and docs.mode == DOCS_ITERATIVE:
             generation = request.generation(engine.passage_form)
-            owner = partial(owner_of_answer, self.history.name, request.chat.id)
             return generate_iteratively(
-                engine, self.imports, generation, statistics, stop, docs.paths, owner
+                engine,
+                self.imports,
+                generation,
+                statistics,
+                stop,
+                docs.paths,
+                partial(self._owner, request),
             )
         return generate(
             engine, request.generation(engine.passage_form, passages or ()), statistics, stop
         )
+
+    def _owner(self, request: AnswerRequest, documents: Iterable[bytes]) -> str:
+        """The owner of what is written under passages of `documents`."""
+        given = request.begun_from.union(documents)
+        return owner_of_answer(self.history.name, request.chat.id, given)
 
     def _generate_worded(
         self,

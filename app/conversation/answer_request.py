@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from app.chat_settings import AnswerEnd
 from app.conversation.citations import (
     CITATIONS_KEY,
+    DOCUMENTS_KEY,
     NOTHING_FOUND,
     SEARCH_KEY,
     SOURCES_KEY,
@@ -24,10 +25,9 @@ from app.conversation.citations import (
 from app.conversation.context_window import WHOLE_CHAT, WINDOW_KEY, Boundary
 from app.conversation.continuation import NOTHING_WRITTEN, SAMPLING_KEY, PartialAnswer
 from app.conversation.events import Cited, Event, Finished, Retrieved, Wrote
-from app.conversation.follow_up import completed
 from app.conversation.generation import GenerationRequest
 from app.conversation.imported_texts import INSTRUCTION
-from app.conversation.passage_check import MAX_QUESTION, PassageCheck, with_passages
+from app.conversation.passage_check import with_passages
 from app.conversation.statistics import ORIGINS_KEY, REMARK_KEY, STATES_KEY, Provenance, Statistics
 from app.engine.engine import PassageForm
 from app.indexing.passage_index import FoundPassage
@@ -52,7 +52,9 @@ class AnswerRequest:
         passages: passages before the question; None if no text was searched.
         cited: those of them that the answer used; None until it is complete.
         outcome: what else the search brought.
+        searched_seconds: time that the search took.
         begun: the beginning that the answer continues.
+        begun_from: keys of the documents that the beginning was given passages of.
         states: number of datastore entries that KNN-LM searches; None without KNN-LM.
         sources: of the words that KNN-LM took from them.
         window: the part of the chat left out of `messages`.
@@ -72,7 +74,9 @@ class AnswerRequest:
     passages: Sequence[FoundPassage] | None = None
     cited: Sequence[FoundPassage] | None = None
     outcome: SearchOutcome = NOTHING_FOUND
+    searched_seconds: float = 0.0
     begun: PartialAnswer = NOTHING_WRITTEN
+    begun_from: frozenset[bytes] = frozenset()
     states: int | None = None
     sources: Sequence[Source] = ()
     window: Boundary = WHOLE_CHAT
@@ -93,8 +97,8 @@ class AnswerRequest:
 
     @property
     def documents(self) -> frozenset[bytes]:
-        """Keys of the documents that the passages are from."""
-        return frozenset(passage.text for passage in self.passages or ())
+        """Keys of the documents that the answer's passages are from."""
+        return self.begun_from.union(passage.text for passage in self.passages or ())
 
     def citing(self, event: Event) -> Iterator[Cited]:
         """`Cited`, before the `event` that ends the answer, if texts were searched.
@@ -127,18 +131,13 @@ class AnswerRequest:
         self, form: PassageForm, passages: Sequence[FoundPassage] = ()
     ) -> GenerationRequest:
         """The request to the model, with `passages` in this form before the question."""
-        check = None
-        question = completed(self.asked_before, self.asked)
-        judged = form.judges and self.begun is NOTHING_WRITTEN
-        if passages and judged and len(question) <= MAX_QUESTION:
-            check = PassageCheck(form, self.messages, question, tuple(passages), self.outcome)
         return GenerationRequest(
-            with_passages(form, self.messages, passages, self.outcome),
+            with_passages(form, self.messages, passages, self.outcome, self.asked),
             self.sampling,
             self.end,
             self.begun.tokens,
             self.window.dropped,
-            check=check,
+            waited_seconds=self.searched_seconds,
         )
 
     def figures(self, statistics: Statistics, provenance: Provenance) -> dict[str, object]:
@@ -158,6 +157,8 @@ class AnswerRequest:
             cited = self.passages if self.cited is None else self.cited
             figures[CITATIONS_KEY] = citation_records(cited)
             figures[SEARCH_KEY] = asdict(self.outcome)
+        if self.documents:  # also where a continued answer searches nothing
+            figures[DOCUMENTS_KEY] = sorted(key.hex() for key in self.documents)
         if self.remark:
             figures[REMARK_KEY] = self.remark
         return self.begun.with_citations(figures)

@@ -38,7 +38,6 @@ from app.conversation.events import (
     Interpolated,
     Remarked,
     Resumed,
-    Retrieved,
     Wrote,
 )
 from app.conversation.generation import FINISH_INTERRUPTED
@@ -213,7 +212,7 @@ class Assistant:
             after_loop=any(one.finish == records.LOOPED for one in path),
         )
         # Retrieval comes first, so that its failure leaves no empty answer.
-        turn.passages = yield from self._modes.retrieve(self.engine, turn)
+        turn.passages = yield from self._modes.retrieve(self.engine, turn, self._stop)
         if stopped is None:
             answer = self._add_answer(chat, message)
         else:
@@ -247,8 +246,6 @@ class Assistant:
                     yield from turn.citing(event)
                     if isinstance(event, Dropped):
                         turn.prompted = Boundary(event.messages, engine.target.context_length)
-                    elif isinstance(event, Retrieved) and turn.outcome.rejected:
-                        self._isolation.without_documents(turn.chat, engine)
                     elif isinstance(event, Interpolated):
                         turn.states, turn.sources = event.states, event.sources
                     elif isinstance(event, Wrote):
@@ -321,7 +318,7 @@ class Assistant:
         end = self._answer_end(chat.sampling)
         material = chat_material(path, content, text)
         turn = AnswerRequest(chat, 0, messages, sampling, end, text, material, window=window)
-        turn.passages = yield from self._modes.retrieve(self.engine, turn)
+        turn.passages = yield from self._modes.retrieve(self.engine, turn, self._stop)
         engine = self._isolation.unsaved_engine()
         with closing(self._modes.generate(engine, turn, Statistics(), self._stop)) as events:
             for event in events:
@@ -333,10 +330,10 @@ class Assistant:
         self._stop.set()
 
     def _cached(self, turn: AnswerRequest) -> int:
-        """Number of tokens in the KV cache that the chat's next prompt repeats; passages are only
-        in this one."""
+        """Number of tokens in the KV cache that the chat's next prompt repeats; what a search
+        brought is only in this one."""
         tokens = self.engine.target.tokens
-        if not turn.passages and not turn.outcome.rejected:
+        if turn.passages is None:
             return len(tokens)
         repeated, _ = fit(self.engine, turn.prompted_messages(), turn.end.max_tokens)
         return common_prefix(tokens, repeated)

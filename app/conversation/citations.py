@@ -30,6 +30,8 @@ CITATIONS_KEY = "citations"
 """The key of the citations among an answer's figures; the list is empty if it used no passage."""
 SEARCH_KEY = "search"
 """The key of the `SearchOutcome` among them."""
+DOCUMENTS_KEY = "documents"
+"""The key of the digests of all documents whose passages it was given, in hexadecimal."""
 SOURCES_KEY = "sources"
 """The key of the `Source`s among them; absent without KNN-LM."""
 FORMER_TOO_LONG_KEY = "passage_too_long"
@@ -231,6 +233,18 @@ def titled(citations: Iterable[Citation], titles: Mapping[str, str]) -> list[Cit
         else one
         for one in citations
     ]
+
+
+def stored_documents(figures: Mapping[str, Any]) -> frozenset[bytes]:
+    """Keys of the documents whose passages an answer with these `figures` was given.
+
+    Raises:
+        InputError: they are damaged.
+    """
+    try:
+        return frozenset(bytes.fromhex(key) for key in figures.get(DOCUMENTS_KEY, ()))
+    except (TypeError, ValueError) as error:
+        raise InputError("the figures of an answer are damaged: regenerate it") from error
 
 
 def stored_outcome(figures: Mapping[str, object]) -> SearchOutcome | None:

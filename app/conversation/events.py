@@ -1,9 +1,9 @@
 """One conversation turn as data: the events that answer a question.
 
-Events come in order: `Resumed`, `Retrieved` or `Interpolated`, `Dropped`, `Prefilling`, `Wrote`,
-`Cited`, `Remarked`, `Finished`; in iterative retrieval, `Retrieved` and `Speculated` also come
-between the `Wrote`. To a command, `Opened` comes before them and `Warned` before or after. Their
-text is raw model output; whoever displays it passes it through `app.sanitise`.
+Events come in order: `Checking`, `Retrieved`, `Resumed`, `Interpolated`, `Dropped`, `Prefilling`,
+`Wrote`, `Cited`, `Remarked`, `Finished`; in iterative retrieval, `Retrieved` and `Speculated` also
+come between the `Wrote`. To a command, `Opened` comes before them and `Warned` before or after.
+Their text is raw model output; whoever displays it passes it through `app.sanitise`.
 
 Types of fields are imported for the type checker alone: a command that is answered by another
 process needs no NumPy to read its events.
@@ -107,6 +107,14 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
+class Checking:
+    """Whether passage `number` of `total` states the answer is being checked."""
+
+    number: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class Prefilling:
     """The prompt is being read: `done` of `total` tokens are in the KV cache."""
 
@@ -157,6 +165,7 @@ Event = (
     | Speculated
     | Interpolated
     | Dropped
+    | Checking
     | Prefilling
     | WroteText
     | Wrote

@@ -18,8 +18,7 @@ import numpy as np
 
 from app.chat_settings import AnswerEnd
 from app.conversation.context_window import fit
-from app.conversation.events import Dropped, Event, Finished, Prefilling, Retrieved, Wrote
-from app.conversation.passage_check import EXAMPLES, PassageCheck, says_yes
+from app.conversation.events import Dropped, Event, Finished, Prefilling, Wrote
 from app.conversation.statistics import Piece, Statistics
 from app.conversation.stop_sequences import HeldText, StopSequences
 from app.engine.draft_resources import wanted_logits
@@ -35,8 +34,6 @@ from engines.step import FINISH_REPETITION, FINISH_STOP, Step
 from engines.target import Floats, ParkingTarget, Target
 
 FINISH_INTERRUPTED = "interrupted"
-CHECK_OWNER = "passage check"
-"""The owner of the saved state of the check's examples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +50,7 @@ class GenerationRequest:
         marks: texts of control tokens to keep in the text, besides those that mark reasoning.
         logits: whether each step keeps the logits of all its tokens, which nothing else then gets.
         constrain: restricts the tokens that are drawn; None for no restriction.
-        check: asks first whether the passages in `messages` state the answer; None to answer from
-            them in any case.
+        waited_seconds: time since the question was asked.
         complete: whether `tokens[start:]` is all that is wanted of the answer; None if only the
             model knows.
     """
@@ -68,7 +64,7 @@ class GenerationRequest:
     marks: Sequence[str] = ()
     logits: bool = False
     constrain: Constrain | None = None
-    check: PassageCheck | None = None
+    waited_seconds: float = 0.0
     complete: Callable[[Sequence[int], int], bool] | None = None
 
 
@@ -76,9 +72,6 @@ def generate(
     engine: Engine, request: GenerationRequest, statistics: Statistics, stop: Flag
 ) -> Generator[Event]:
     """Answer `request`; ends with `Finished`.
-
-    If its passages do not state the answer, they are left out, and a `Retrieved` without passages
-    comes first.
 
     Holds the model's lock and updates `statistics` until it ends. Setting `stop` ends the answer at
     the next step, with finish `interrupted`; closing the generator ends it without a last event.
@@ -88,23 +81,18 @@ def generate(
     """
     end, written = request.end, request.written
     with engine.busy:
-        started = perf_counter()
+        started = perf_counter() - request.waited_seconds
         prompt, dropped = list(request.prompt), 0
         if not prompt:
             prompt, dropped = fit(engine, request.messages, end.max_tokens, len(written))
         yield from load_state(engine, [*prompt, *written])
-        cached = _cached(engine.target, [*prompt, *written])
-        check = request.check
-        if check is not None and not (yield from _is_stated(engine, check, prompt, stop)):
-            yield Retrieved((), check.rejection)
-            prompt, dropped = fit(engine, check.otherwise, end.max_tokens)
         if dropped := dropped + request.dropped:
             yield Dropped(dropped)
         statistics.prompt_tokens = len(prompt)
         context, finish = [*prompt, *written], ""
-        # What the check has read was not cached before.
-        statistics.cached_tokens = min(cached, len(context) - 1)
-        yield from _read(engine, context, stop)
+        statistics.cached_tokens = _cached(engine.target, context)
+        if not stop.is_set():
+            yield from _read(engine, context, stop)
         if stop.is_set():
             finish = FINISH_INTERRUPTED
         if not finish:
@@ -137,48 +125,6 @@ def _read(engine: Engine, context: Sequence[int], stop: Flag) -> Generator[Event
             break
     if engine.states is not None:
         engine.states.observe(done - cached, perf_counter() - reading)
-
-
-def _is_stated(
-    engine: Engine, check: PassageCheck, prompt: Sequence[int], stop: Flag
-) -> Generator[Event, None, bool]:
-    """Whether a passage states the answer, or the model cannot be asked: there is no room for that,
-    or its memory cannot be rewound. What is cached of `prompt` is kept where it can be parked."""
-    target = engine.target
-    if target.rollback_rows < target.max_rows:
-        return True
-    target.rewind(common_prefix(target.tokens, prompt))
-    _park(target)
-    examples = engine.render_text(EXAMPLES)
-    yield from _read_examples(engine, examples, stop)
-    for asked, min_odds in check.asked():
-        tokens = [*examples, *engine.vocabulary.encode(asked)]
-        if stop.is_set() or len(tokens) > target.context_length:
-            return True
-        yield from _read(engine, tokens, stop)
-        if stop.is_set() or says_yes(target.last_row.logits[0], engine.vocabulary, min_odds):
-            return True
-    return False
-
-
-def _read_examples(engine: Engine, examples: Sequence[int], stop: Flag) -> Generator[Event]:
-    """Read what each check begins with, unless it is kept: in memory, and on disk for the next
-    process."""
-    target = engine.target
-    if len(examples) > target.context_length or _cached(target, [*examples, 0]) == len(examples):
-        return
-    yield from load_state(engine, examples)
-    loaded = common_prefix(target.tokens, examples) == len(examples)
-    yield from _read(engine, examples, stop)
-    if not stop.is_set():
-        _park(target)
-        if engine.states is not None and not loaded:
-            engine.states.save(CHECK_OWNER, len(examples))
-
-
-def _park(target: Target) -> None:
-    if isinstance(target, ParkingTarget):
-        target.park()
 
 
 def _cached(target: Target, context: Sequence[int]) -> int:

@@ -69,7 +69,7 @@ def generate_iteratively(
     """
     limit, written = request.end.max_tokens, request.written
     with engine.busy:
-        started = perf_counter()
+        started = perf_counter() - request.waited_seconds
         prompt, dropped = fit(engine, request.messages, limit, len(written))
         statistics.prompt_tokens = len(prompt)
         if dropped := dropped + request.dropped:
@@ -83,7 +83,7 @@ def generate_iteratively(
             written=written,
         )
         stream, finish = TextStream(engine, written, request.end.stop, prompt), ""
-        answer = IterativeAnswer(engine, imports, import_paths, statistics, stream)
+        answer = IterativeAnswer(engine, imports, import_paths, statistics, stream, started)
         recorder = RunRecorder(engine, owner, written)
         with closing(answer.strides(ralm)) as strides:
             for stride in strides:
@@ -132,7 +132,8 @@ class RunRecorder:
 
 
 class IterativeAnswer:
-    """An answer in progress; `passages` are those it has used so far."""
+    """An answer in progress, which began at `started`, by `perf_counter`; `passages` are those it
+    has used so far."""
 
     def __init__(
         self,
@@ -141,6 +142,7 @@ class IterativeAnswer:
         import_paths: frozenset[str],
         statistics: Statistics,
         stream: TextStream,
+        started: float,
     ) -> None:
         self.passages: tuple[FoundPassage, ...] = ()
         self._engine = engine
@@ -148,7 +150,7 @@ class IterativeAnswer:
         self._statistics = statistics
         self._figures = RalmStatistics()
         self._import_paths = import_paths
-        self._started = perf_counter()
+        self._started = started
         self._known: set[int] = set()
         self._stream = stream
 

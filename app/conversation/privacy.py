@@ -15,7 +15,6 @@ from dataclasses import replace
 from app.engine.draft_resources import (
     forget_answers,
     keep_answer,
-    recorders,
     set_recording_owner,
 )
 from app.engine.drafters import make_drafters
@@ -75,11 +74,6 @@ class ChatIsolation:
             self._isolated = self.unsaved_engine()
             self._chat = chat.id
         return self._isolated
-
-    def without_documents(self, chat: Chat, engine: Engine) -> None:
-        """Record the answer in progress under `chat` alone, as no passage is in its prompt."""
-        owner = owner_of_chat(self._history, chat.id)
-        set_recording_owner(recorders(engine.observers), owner)
 
     def unsaved_engine(self) -> Engine:
         """A new isolated engine, for an answer that is not stored."""

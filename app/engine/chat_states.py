@@ -118,24 +118,6 @@ class ChatStates:
             cached = CachedChat(chat, list(self._target.tokens[:length]), offered)
             self._saving = self._save(cached, seconds)
 
-    def save(self, owner: str, length: int) -> None:
-        """Save the first `length` cached tokens, with which prompts of many chats begin, on another
-        thread; the caller holds the target's lock."""
-        seconds = self._read_s / max(1, self._read_tokens)
-        if self.error is not None or length * seconds < self._min_reading_s:
-            return
-        blocks = list(split(self._target.tokens[:length], self._target.state_block, seconds))
-        states = [self._target.save_state(one.start, one.end) for one in blocks]
-        self._writer.submit(self._write_all, owner, blocks, states)
-
-    def _write_all(self, owner: str, blocks: Sequence[KvBlock], states: Sequence[State]) -> None:
-        try:
-            self._files.assign(owner, blocks)
-            for block, state in zip(blocks, states, strict=True):
-                self._files.add(owner, block, state)
-        except SpecchatError as error:
-            self.error = error
-
     def forget(self, chat: str) -> None:
         """Delete the saved state of `chat`, and stop saving.
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from app.chat_settings import MAX_TOKENS, NEW_SEED, AnswerEnd, answer_end, with_overrides
 from app.config import CrestConfig
+from app.engine.answerability import Answerability
 from app.engine.chat_states import ChatStates
 from app.engine.draft_model import VersionedDraftModel
 from app.engine.draft_resources import DraftResources, HasError
@@ -43,15 +44,13 @@ class PassageForm:
         max_passages: most passages before a question.
         max_items: most list items in those passages; 0 for all.
         instructed: whether the model follows instructions about them. It then gets every passage
-            that may answer, and is told to judge; another one gets only what fits the question, in
-            the form of its training.
-        judges: whether it is asked first whether the passages state the answer.
+            that may answer, and is told to say so if they do not; another one gets only what fits
+            the question, in the form of its training.
     """
 
     max_passages: int = MAX_PASSAGES
     max_items: int = 0
     instructed: bool = True
-    judges: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +116,7 @@ class Engine:
         call_form: likewise to a call of some tools, of which those named are strict, or to many;
             or such calls within free text.
         passage_form: how it is given passages of imported texts.
+        answerability: checks whether they state the answer; None if nothing does.
         trained_context: longest context that the model allows; 0 if unknown.
         crest_bytes: disk space CREST may take.
         busy: the lock on `target`, whose KV cache serves one caller at a time: `generate` holds it
@@ -148,6 +148,7 @@ class Engine:
     stop: tuple[str, ...] = ()
     restrictions: tuple[str, ...] = ()
     passage_form: PassageForm = PassageForm()
+    answerability: Answerability | None = None
     trained_context: int = 0
     crest_bytes: int = CrestConfig().max_bytes
     resources: DraftResources = field(default_factory=DraftResources)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from app.chat_settings import NEW_SEED
 from app.config import DRAFTERS, Config, Options, load_config
+from app.engine.answerability import Answerability
 from app.engine.chat_states import ChatStates
 from app.engine.draft_model import (
     MAX_LIGHT_BYTES,
@@ -51,12 +52,6 @@ if TYPE_CHECKING:
 EMBEDDED_PASSAGE_FORM = PassageForm(max_items=1, instructed=False)
 """The built-in model selects worse than the ranking by words: with one and two items, .75 and .66
 exact commands on 120 questions in people's own words about unseen pages."""
-
-
-MIN_JUDGE_PARAMETERS = 1_000_000_000
-"""Fewest weights of a model that is asked whether passages state the answer. How well yes tells
-questions that the best passage answers from others: area under the curve .97 for Qwen2.5-Coder 1.5B
-(58 questions), .77 for 0.5B (14)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +118,7 @@ def load(
     versioned_head = open_head(names, resources, model.target, locations)
     if resources.draft_model is not None or versioned_head is not None:
         resources.replay = open_replay(locations, model.target)
+    form = EMBEDDED_PASSAGE_FORM if chosen == embedded() else PassageForm()
     return Engine(
         name=model_name(chosen, locations),
         path=path,
@@ -140,9 +136,12 @@ def load(
         calibration=calibration,
         backoffs=backoffs,
         defaults=answer_defaults(options, config, path),
-        passage_form=EMBEDDED_PASSAGE_FORM
-        if chosen == embedded()
-        else PassageForm(judges=model.parameters >= MIN_JUDGE_PARAMETERS),
+        passage_form=form,
+        answerability=Answerability(
+            model, locations.answerability, lambda error: resources.errors.append(error)
+        )
+        if form.instructed and model.reads_layers
+        else None,
         trained_context=model.trained_context,
         crest_bytes=config.crest.max_bytes,
         learned=learned,

@@ -69,7 +69,6 @@ class FoundPassage:
         fit: fit of the excerpt; see `AskedQuestion.fit`.
         import_name: what the person calls the import.
         kind: of the document, as in `datastores.library.documents`.
-        unevenness: of how its tokens match the question's subject; None if it is not known.
     """
 
     import_path: str
@@ -84,7 +83,6 @@ class FoundPassage:
     fit: float = 0.0
     import_name: str = ""
     kind: str = ""
-    unevenness: float | None = None
 
     @property
     def quoted(self) -> str:
@@ -192,7 +190,7 @@ def find(
     if dense is not None:
         limit = min(limit, items or limit)
     found = [
-        replace(one, nearness_fit=reranker.nearness_fit(id), unevenness=reranker.unevenness(id))
+        replace(one, nearness_fit=reranker.nearness_fit(id))
         for id, one in _selected(library, candidates, limit, import_paths)
     ]
     if not items:

@@ -2,7 +2,8 @@
 
 It keeps that thread's priority, unlike the processes that embed, index and train: a thread of a
 lower one would hold the model's lock for seconds beside other programs. So nothing may wait for it:
-no slice begins while somebody waits for this process or any other (`app.foreground`).
+no slice begins while somebody waits for this process or any other (`app.foreground`). A slice that
+reads a note (`app.runtime.idle_answerability`) can take seconds, and ends when somebody waits.
 
 `IdleWork` is the work for one model: it tracks whether there is something to do, and pauses on
 battery or when the user pauses it. `IdleQueue` schedules the slices, and switches to other work

@@ -90,7 +90,7 @@ class ModelThread:
     """Loads one model at a time and runs everything that uses it, one after the other.
 
     Args:
-        foreground: is marked while an answer waits or is written.
+        foreground: is marked while somebody waits for this thread.
 
     Attributes:
         model: None while none is loaded.
@@ -127,8 +127,7 @@ class ModelThread:
         Raises (in the future):
             ModelError: why it cannot be used; the previous one is loaded again if it can be.
         """
-        self._work = self._executor.submit(self._switch, choice)
-        return self._work
+        return self._submit(lambda: self._switch(choice))
 
     def ask(self, begin: Begin, emit: Callable[[Event], object]) -> Future[None]:
         """Answer, after the answers asked for before; `emit` gets every event, on the model's
@@ -162,8 +161,7 @@ class ModelThread:
         Raises (in the future):
             SpecchatError: as `work` does.
         """
-        self._work = self._executor.submit(lambda: work(self.model.engine if self.model else None))
-        return self._work
+        return self._submit(lambda: work(self.model.engine if self.model else None))
 
     def stop(self, answer: Future[None]) -> None:
         """Stop an answer that `ask` returned, waiting or current; what was generated is kept. From
@@ -185,6 +183,10 @@ class ModelThread:
 
     def close(self) -> bool:
         """Stop everything and close the model; False if a call into the model does not return."""
+        with self._foreground.work():
+            return self._close()
+
+    def _close(self) -> bool:
         with self._lock:
             answers = list(self._answers)
         for answer in answers:
@@ -200,6 +202,13 @@ class ModelThread:
         if self.model is not None:
             self.model.close()
         return True
+
+    def _submit(self, work: Callable[[], None]) -> Future[None]:
+        """Run `work` after what was asked for before; idle work ends its slice."""
+        ended = self._foreground.begin()
+        self._work = submitted = self._executor.submit(work)
+        submitted.add_done_callback(lambda _: ended())
+        return submitted
 
     def _is_asked(self) -> bool:
         return self.is_answering or self._foreground.busy()

@@ -5,7 +5,7 @@ Most imports happen when a model is opened, so that they do not delay the interf
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -69,22 +69,23 @@ def open_model(
     # A connection of its own, so that no other thread waits with the model's for a lock.
     history = history.new_connection()
     work = _idle_work(engine, locations, history, imports, notify_idle)
-    indexer = _indexer(engine, locations, notify_indexer, work)
+    idle = (work, _check_learning(engine, locations, imports, notify_idle))
+    indexer = _indexer(engine, locations, notify_indexer, idle)
     learner = _learner(engine, locations, notify_learning, work)
 
-    switch_idle = partial(_switch_idle, engine, work, indexer, learner)
+    switch_idle = partial(_switch_idle, engine, idle, indexer, learner)
     if not config.idle:
         switch_idle(False)
 
     # Closes all of them even if one fails, the last one first: what the engine still records asks
     # whether its chat and its documents exist.
     closing = ExitStack()
-    for part in (history, imports, engine, indexer, learner):
+    for part in (history, imports, engine, indexer, learner, *idle):
         if part is not None:
             closing.callback(part.close)
 
     assistant = Assistant(engine, history, imports, default_docs=config.docs)
-    works = (work,) if engine.states is None else (engine.states, work)
+    works = idle if engine.states is None else (engine.states, *idle)
     return Model(
         engine.name,
         _hint(engine),
@@ -102,15 +103,20 @@ def open_model(
 
 
 def _switch_idle(
-    engine: Engine, work: IdleWork, indexer: Indexer, learner: Learner | None, enabled: bool
+    engine: Engine,
+    works: Sequence[IdleWork],
+    indexer: Indexer,
+    learner: Learner | None,
+    enabled: bool,
 ) -> None:
     """Start all background work, or stop it at once."""
-    work.enabled = enabled
     indexer.switch(enabled)
     if learner is not None:
         learner.switch(enabled and engine.learns)
-    if enabled:
-        work.wake()
+    for work in works:
+        work.enabled = enabled
+        if enabled:
+            work.wake()
 
 
 def open_for_one_answer(
@@ -220,8 +226,22 @@ def _idle_work(
     return IdleWork(begin, notify)
 
 
+def _check_learning(
+    engine: Engine, locations: Locations, imports: ImportedTexts | None, notify: NotifyIdle
+) -> IdleWork:
+    """Learns to check passages, once texts are imported."""
+    from app.runtime.idle_answerability import learn_when_idle
+    from app.runtime.idle_work import IdleWork
+
+    def begin(_: bool) -> Generator[EncodingProgress | None]:
+        if imports is not None and not imports.empty and engine.answerability is not None:
+            yield from learn_when_idle(engine.answerability, locations)
+
+    return IdleWork(begin, notify)
+
+
 def _indexer(
-    engine: Engine, locations: Locations, notify: NotifyIndexer, work: IdleWork
+    engine: Engine, locations: Locations, notify: NotifyIndexer, works: Sequence[IdleWork]
 ) -> Indexer:
     """The started indexer; idle work wakes whenever it has finished something."""
     from app.indexing.indexer import Indexer
@@ -229,7 +249,8 @@ def _indexer(
     def changed(progress: IndexingProgress | None, error: SpecchatError | None) -> None:
         notify(progress, error)
         if progress is None:
-            work.wake()
+            for work in works:
+                work.wake()
 
     indexer = Indexer(locations, engine.path, engine.vocabulary, engine.crest_bytes, changed)
     indexer.start()

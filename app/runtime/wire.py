@@ -99,8 +99,8 @@ _KINDS: dict[str, type] = {
     for kind in (
         *(AskRequest, Accepted, Done, Failed),
         *(events.Opened, events.Declined, events.Warned, events.Resumed, events.Retrieved),
-        *(events.Speculated, events.Interpolated, events.Dropped, events.Prefilling),
-        *(events.WroteText, events.Cited, events.Remarked, events.Finished),
+        *(events.Speculated, events.Interpolated, events.Checking, events.Dropped),
+        *(events.Prefilling, events.WroteText, events.Cited, events.Remarked, events.Finished),
     )
 }
 """Every message by its name. `Wrote` is sent as the `WroteText` that it is: what it says of the

@@ -38,12 +38,10 @@ class Encoding:
     Attributes:
         vector: of the whole text, unit length, float32 [width].
         states: of its tokens, unit length, float32 [tokens, width].
-        pieces: the texts of its tokens, if it is a query.
     """
 
     vector: Vectors
     states: Vectors
-    pieces: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

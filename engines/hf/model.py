@@ -22,6 +22,8 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 from datastores.errors import InputError, ModelError
 from engines.chat_template.prompt_builder import STRIPS_AFTER, STRIPS_BEFORE, Message, Tool
 from engines.chat_template.template import ChatTemplate
+from engines.fingerprint import digest_of_norm
+from engines.hf.layer_states import HfLayerStates
 from engines.hf.target import HfTarget, load_target, translate_load_errors
 from engines.llama.context import Weights
 from engines.llama.vocabulary import LlamaVocabulary
@@ -47,9 +49,29 @@ class HfModel:
     json_form = call_form = None  # transformers has no grammars
 
     @property
-    def parameters(self) -> int:
-        """Number of weights."""
-        return self.target.parameters
+    def layers(self) -> int:
+        """Transformer blocks."""
+        return self.target.layers
+
+    @property
+    def reads_layers(self) -> bool:
+        """Whether `layer_states` can read them."""
+        return self.layers > 1
+
+    @property
+    def norm_digest(self) -> str:
+        """As for a GGUF file, with which it is shared, except for Gemma, of which GGUF files store
+        other scales; the fingerprint of a model whose final norm has another name than most."""
+        scales = self.target.norm_scales
+        return digest_of_norm(scales.tobytes()) if len(scales) else self.target.fingerprint
+
+    def layer_states(self, layers: Sequence[int]) -> HfLayerStates:
+        """Reads the states after some of its layers, without the last.
+
+        Raises:
+            ModelError: there is no such layer.
+        """
+        return HfLayerStates(self.target.model, layers)
 
     def render(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
         """Token ids of the prompt, up to the beginning of the answer."""

@@ -215,9 +215,21 @@ class HfTarget:
         return f"{self._model.device} {str(self._model.dtype).removeprefix('torch.')}"
 
     @property
-    def parameters(self) -> int:
-        """Number of weights."""
-        return sum(one.numel() for one in self._model.parameters())
+    def layers(self) -> int:
+        """Transformer blocks."""
+        return int(self._model.config.get_text_config().num_hidden_layers)
+
+    @property
+    def model(self) -> Any:
+        """The model that it runs."""
+        return self._model
+
+    @property
+    def norm_scales(self) -> Floats:
+        """The scales of the final norm, float32 [width]; [0] if it has an uncommon name."""
+        norm = getattr(self._model.base_model, "norm", None)
+        scales = getattr(norm, "weight", None)
+        return np.empty(0, np.float32) if scales is None else as_array(scales.detach())
 
     @property
     def tokens(self) -> Sequence[int]:
@@ -281,7 +293,7 @@ class HfTarget:
                 output_hidden_states=True,
                 logits_to_keep=keep,
             )
-        return ForwardOutput(_array(out.logits[0]), _array(out.hidden_states[-1][0, -keep:]))
+        return ForwardOutput(as_array(out.logits[0]), as_array(out.hidden_states[-1][0, -keep:]))
 
 
 def load_target(
@@ -344,5 +356,6 @@ def _load_model(path: Path, device: str, dtype: torch.dtype) -> PreTrainedModel:
         )
 
 
-def _array(tensor: torch.Tensor) -> Floats:
+def as_array(tensor: torch.Tensor) -> Floats:
+    """`tensor` as float32, in memory of the CPU."""
     return np.asarray(tensor.float().cpu().numpy(), dtype=np.float32)

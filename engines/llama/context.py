@@ -304,8 +304,8 @@ def context_parameters(cells: int, rows: int, sequences: int, threads: int, plai
     return parameters
 
 
-def open_context(weights: Weights, parameters: Any) -> Any:
-    """A bare context over `weights`, which is freed with them.
+def open_context(weights: Weights, parameters: Any, owner: object = None) -> Any:
+    """A bare context over `weights`, which is freed with `owner`, or else with them.
 
     Raises:
         ModelError: llama.cpp cannot open it.
@@ -314,7 +314,10 @@ def open_context(weights: Weights, parameters: Any) -> Any:
     handle = lib.llama_init_from_model(weights.handle, parameters)
     if not handle:
         raise ModelError(f"{weights.path} cannot be opened: {native.first_error()}")
-    free_with(weights, lib.llama_free, handle)
+    if owner is None:
+        free_with(weights, lib.llama_free, handle)
+    else:
+        free_with(owner, lib.llama_free, handle, weights)
     return handle
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
@@ -122,7 +121,7 @@ class EmbeddingModel:
         Raises:
             ModelError: the model cannot evaluate a text.
         """
-        vectors = [one.vector for one in self._encode([self._tokenize(text) for text in texts])]
+        vectors = [one.vector for one in self._encode(texts)]
         return np.array(vectors, np.float32).reshape(len(texts), self.width)
 
     def count(self, text: str) -> int:
@@ -135,11 +134,7 @@ class EmbeddingModel:
         Raises:
             ModelError: the model cannot evaluate a text.
         """
-        tokens = [self._tokenize(self._query_prefix + text) for text in texts]
-        return [
-            replace(one, pieces=tuple(map(self._vocabulary.text, own)))
-            for one, own in zip(self._encode(tokens), tokens, strict=True)
-        ]
+        return self._encode([self._query_prefix + text for text in texts])
 
     def encode_passages(self, texts: Sequence[str]) -> list[Encoding]:
         """Encodings of passages; of a long one, of its beginning.
@@ -147,9 +142,10 @@ class EmbeddingModel:
         Raises:
             ModelError: the model cannot evaluate a text.
         """
-        return self._encode([self._tokenize(self._passage_prefix + text) for text in texts])
+        return self._encode([self._passage_prefix + text for text in texts])
 
-    def _encode(self, tokens: Sequence[list[int]]) -> list[Encoding]:
+    def _encode(self, texts: Sequence[str]) -> list[Encoding]:
+        tokens = [self._tokenize(text) for text in texts]
         with self._lock:
             passes = list(split_into_passes(tokens, MAX_TEXTS))
             if min(len(passes), self.parallel) < 2:

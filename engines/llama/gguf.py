@@ -67,6 +67,11 @@ KV_TYPES = {F16: (1, 2.0), Q8_0: (8, 34 / 32), Q4_0: (2, 18 / 32)}
 After 900 tokens, passes of 1 and 8 rows took 1.06 and .87 of f16's time with q8_0, .95 and 2.15
 with q4_0 (94 M weights of width 1,024, two threads)."""
 
+F32 = 0
+"""ggml's number of the type."""
+MAX_NORM_BYTES = 1 << 18
+"""Largest norm: four times as wide as those of the widest models."""
+
 Value = int | float | bool | str | list[int]
 
 
@@ -116,7 +121,9 @@ DRAFT_VOCABULARY = "d2t"
 """The tokens that such a drafter can draft."""
 MARKOV = "markov_w1.weight"
 """A part of DSpark drafters."""
-_TABLES = (EMBEDDINGS, OUTPUT, DRAFT_VOCABULARY, MARKOV)
+NORM = "output_norm.weight"
+"""The scales of the final norm."""
+_TABLES = (EMBEDDINGS, OUTPUT, DRAFT_VOCABULARY, MARKOV, NORM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +148,8 @@ class Metadata:
     Attributes:
         values: scalars, strings and short lists of integers, by key.
         weights: number of weights, by ggml's number of their type.
-        tables: `EMBEDDINGS`, `OUTPUT`, `DRAFT_VOCABULARY` and `MARKOV`, if this file has them.
+        tables: `EMBEDDINGS`, `OUTPUT`, `DRAFT_VOCABULARY`, `MARKOV` and `NORM`, if this file has
+            them.
         size: bytes of the header, padding included.
     """
 
@@ -191,6 +199,30 @@ def read_metadata(path: Path) -> Metadata:
             return read_metadata_from(file, path)
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def read_norm(path: Path) -> bytes:
+    """The scales of the final norm, as they are stored; empty if it has none in float32.
+
+    Raises:
+        ModelError: as `read_metadata`, or the norm is not in the file.
+    """
+    metadata = read_metadata(path)
+    tensor = metadata.tables.get(NORM)
+    if tensor is None or tensor.kind != F32:
+        return b""
+    size = 4 * prod(tensor.shape)
+    if size > MAX_NORM_BYTES:
+        raise _damaged(path, f"its final norm has {size} bytes")
+    try:
+        with path.open("rb") as file:
+            file.seek(metadata.size + tensor.offset)
+            scales = file.read(size)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read: {error}") from error
+    if len(scales) < size:
+        raise _damaged(path, "it ends before its final norm does")
+    return scales
 
 
 def heads_file(model: Path, architecture: str) -> Path | None:

@@ -24,7 +24,7 @@ from datastores.errors import ModelError
 from engines.chat_template.prompt_builder import Message, Tool
 from engines.chat_template.template import ChatTemplate
 from engines.draft_tree import chain
-from engines.fingerprint import fingerprint
+from engines.fingerprint import digest_of_norm, fingerprint
 from engines.llama.call_grammar import FreeCalls, call_grammar, free_call_grammar
 from engines.llama.context import (
     MAX_ROWS_CPU,
@@ -37,9 +37,10 @@ from engines.llama.context import (
 )
 from engines.llama.devices import free_gpu_memory, offloads
 from engines.llama.forward import PrefillChunkSize
-from engines.llama.gguf import F16, check_header
+from engines.llama.gguf import F16, check_header, read_norm
 from engines.llama.grammar import Grammar, json_grammar
 from engines.llama.heads_loading import open_heads, open_weights
+from engines.llama.layer_states import LlamaLayerStates
 from engines.llama.native import LOGGER
 from engines.llama.probe import probe_heads, probe_once
 from engines.llama.target import LlamaTarget
@@ -90,9 +91,25 @@ class LlamaModel:
     probe_problem: str = ""
 
     @property
-    def parameters(self) -> int:
-        """Number of weights."""
-        return self.target.weights.parameters
+    def reads_layers(self) -> bool:
+        """Whether `layer_states` can read them."""
+        weights = self.target.weights
+        return self.layers > 1 and not weights.recurrent and weights.workers is None
+
+    @property
+    def norm_digest(self) -> str:
+        """What all quantisations of these weights share (`engines.fingerprint.digest_of_norm`);
+        else the fingerprint."""
+        scales = read_norm(self.target.weights.path)
+        return digest_of_norm(scales) if scales else self.target.fingerprint
+
+    def layer_states(self, layers: Sequence[int]) -> LlamaLayerStates:
+        """Reads the states after some of its layers, without the last.
+
+        Raises:
+            ModelError: they cannot be read.
+        """
+        return LlamaLayerStates(self.target.weights, layers, self.threads)
 
     def render(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
         """Token ids of the prompt, up to the beginning of the answer."""

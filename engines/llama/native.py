@@ -95,6 +95,9 @@ load_state = lib.llama_state_seq_set_data
 partial_state_size = lib.llama_state_seq_get_size_ext
 save_partial_state = lib.llama_state_seq_get_data_ext
 load_partial_state = lib.llama_state_seq_set_data_ext
+tensor_name = _bind("ggml_get_name", ctypes.c_char_p, _PTR)
+tensor_bytes = _bind("ggml_nbytes", ctypes.c_size_t, _PTR)
+copy_tensor = _bind("ggml_backend_tensor_get", None, _PTR, _PTR, ctypes.c_size_t, ctypes.c_size_t)
 token_text = _bind("llama_vocab_get_text", ctypes.c_char_p, _PTR, _INT)
 token_attributes = _bind("llama_vocab_get_attr", _INT, _PTR, _INT)
 token_is_end = _bind("llama_vocab_is_eog", _BOOL, _PTR, _INT)
@@ -116,6 +119,8 @@ def keep_on_cpu(pattern: str) -> Any:
 
 TO_END = -1
 """End of a range in a sequence operation: no limit."""
+ALL = -1
+"""In place of a sequence: all of them."""
 
 lib.llama_log_set(_LOG_CALLBACK, ctypes.c_void_p(0))
 lib.llama_backend_init()

@@ -10,17 +10,13 @@ well and others not at all: it may be about another thing of the same kind.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from datastores.passages.embeddings import Signs, Vectors
-from engines.retrieval.question_words import NO_SUBJECT
 
-WORD_MARKS = "\u2581\u0120 "
-"""Before the first token of a word, in different tokenizers."""
 Matches = NDArray[np.float64]
 """Of each token of a question, the largest cosine with a token of a passage [tokens]."""
 
@@ -69,21 +65,3 @@ def similarity(matches: Matches) -> Matches:
     spread: Matches = matches.std(axis=-1)
     mean: Matches = matches.mean(axis=-1)
     return mean - UNEVENNESS * spread
-
-
-def subject_tokens(pieces: Sequence[str]) -> list[int]:
-    """Places of the tokens whose words carry the subject of a question, among the texts of all its
-    tokens, of which the first and the last are no words."""
-    words: list[tuple[str, list[int]]] = []
-    for place, piece in enumerate(pieces[1:-1], start=1):
-        text = piece.lstrip(WORD_MARKS)
-        if text != piece or not words or not (text[:1].isalnum() and words[-1][0].isalnum()):
-            words.append((text.lower(), [place]))
-        else:
-            words[-1] = (words[-1][0] + text.lower(), [*words[-1][1], place])
-    return [
-        place
-        for word, places in words
-        if word.isalnum() and word not in NO_SUBJECT
-        for place in places
-    ]

@@ -16,7 +16,7 @@ from math import log
 from datastores.passages.chunks import Passage
 from datastores.passages.embeddings import Encoding
 from engines.retrieval.dense import MISSING, DenseRetriever
-from engines.retrieval.late_interaction import AskedTokens, Matches, similarity, subject_tokens
+from engines.retrieval.late_interaction import AskedTokens, Matches, similarity
 
 CHANCE, GROWTH, FEW = 1.0, 0.3, 3
 """Expected best similarity of up to `FEW` unrelated passages in standard deviations, and its growth
@@ -50,7 +50,6 @@ class Nearness:
         self._texts = texts
         self._question = question.vector
         self._tokens = AskedTokens(question.states)
-        self._subject = subject_tokens(question.pieces)
         self._by_chance = CHANCE + GROWTH * growth_of(searched)
 
     def nearest(self, count: int) -> list[Passage]:
@@ -78,8 +77,3 @@ class Nearness:
         """The same as `beyond_chance`, by late interaction: of `matches` [..., tokens], [...]."""
         scale = self._retriever.embedder.unrelated_tokens
         return (similarity(matches) - scale.mean) / scale.deviation - self._by_chance
-
-    def unevenness(self, matches: Matches) -> float | None:
-        """The standard deviation of how well the tokens of the question's subject are matched, of
-        `matches` [tokens]; None if there are none."""
-        return float(matches[self._subject].std()) if self._subject else None

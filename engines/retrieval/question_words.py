@@ -41,6 +41,17 @@ NO_SUBJECT = STOP_WORDS.union(WORD.findall(word_form(fold(_QUESTION_WORDS))))
 """`STOP_WORDS` and question words of other languages, except those with another meaning in
 English."""
 
+_OWN = """
+my mine our ours mein meine meinen meinem meiner meines unser unsere unserem unseren unserer
+mon mes notre nos mis nuestro nuestra nuestros nuestras mio mia miei nostro nostra nostri nostre
+meu minha meus minhas nosso nossa mijn onze mitt mina vår vårt våra vores mój moja nasz nasza můj
+мой моя моё мои наш наша наше наши мій μου μας benim bizim 내
+"""
+OWN = frozenset(WORD.findall(word_form(fold(_OWN))))
+"""Words for what is the asker's own, in some languages."""
+OWN_PARTS = "我的", "我们", "我們", "私の", "うちの", "우리"
+"""The same where words are not always divided by spaces."""
+
 _CONTRACTION = re.compile(r"(?:n['’]t|['’](?:s|re|ve|ll|d|m))\b", re.IGNORECASE)
 """Endings to remove, so that the "s" of "the router's address" is not a word of the question."""
 
@@ -112,6 +123,13 @@ muchas ciao buongiorno grazie mille olá bom dia obrigado obrigada hoi bedankt d
 """
 SMALL_TALK = NO_SUBJECT.union(words_of(_SMALL_TALK))
 """Words with which people greet, thank and comment; some carry a subject elsewhere."""
+
+
+def is_about_own(question: str) -> bool:
+    """Whether `question` is about something of the asker's own, as far as its words tell."""
+    if any(part in question for part in OWN_PARTS):
+        return True
+    return not OWN.isdisjoint(WORD.findall(word_form(fold(question)).lower()))
 
 
 def is_small_talk(query: str) -> bool:

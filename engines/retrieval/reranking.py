@@ -85,7 +85,7 @@ NEARNESS_FIT = 0.25
 
 NEARNESS_LEAD = 0.5
 """As `NEARNESS_FIT`, of the similarity of passages and of tokens, where a passage only has to lead:
-a model that can be told to judge passages loses more by a missing one than by a wrong one."""
+a model that says so if passages do not answer loses more by a missing one than by a wrong one."""
 MIN_LEAD = 1.4
 """Minimum fit of a passage that leads.
 
@@ -310,14 +310,6 @@ class Reranker:
     def nearness_fit(self, passage: int) -> float:
         """Contribution of embedding similarity to the fit of a passage (id) from `search`."""
         return NEARNESS_FIT * self._beyond_chance.get(passage, 0.0)
-
-    def unevenness(self, passage: int) -> float | None:
-        """How unevenly a passage (id) from `search` matches the question's subject; None if that is
-        not known."""
-        matches = self._token_matches.get(passage)
-        if self._nearness is None or matches is None:
-            return None
-        return self._nearness.unevenness(matches)
 
     def _fit(self, passage: int, by_chance: float = 0.0) -> float:
         """Fit of the passage's best paragraph or item, less the score expected `by_chance`."""

@@ -10,6 +10,7 @@ class Characters:
     """A tokenizer: the token of a character is its code point plus an offset."""
 
     stops: frozenset[int] = frozenset()
+    prompt_prefix: tuple[int, ...] = ()
     size = 2**21
 
     def __init__(self, fingerprint: str = "characters", offset: int = 1000) -> None:

@@ -19,15 +19,18 @@ from engines.sampler import Sampling
 from engines.step import Context, Step
 from tests.engines.scripted import VOCABULARY, ScriptedTarget
 
-STOP = 0
+STOP, BEGIN = 0, 61
 
 
 class ScriptedVocabulary:
-    """One printable letter for each token; token 63 is half a character, token 0 ends an answer."""
+    """One printable letter for each token; token 63 is half a character, token 0 ends an answer.
+
+    Prompts begin with token 61."""
 
     fingerprint = "scripted-letters"
     size = VOCABULARY
     stops = frozenset({STOP})
+    prompt_prefix = (BEGIN,)
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """A token for each letter."""

@@ -1,5 +1,6 @@
 """The files that are shipped: their size, what they say about themselves, and one answer."""
 
+import tomllib
 from pathlib import Path
 
 import gguf
@@ -18,6 +19,19 @@ ASSETS = Path(__file__).parents[2] / "assets"
 
 def _weights(file: str) -> int:
     return sum(int(tensor.n_elements) for tensor in gguf.GGUFReader(ASSETS / file).tensors)
+
+
+def test_what_the_program_reads_is_packaged() -> None:
+    settings = tomllib.loads((ASSETS.parent / "pyproject.toml").read_text())
+    patterns = settings["tool"]["setuptools"]["package-data"]["assets"]
+    packaged = {path for pattern in patterns for path in ASSETS.glob(pattern)}
+    read = {
+        path
+        for folder in (ASSETS, ASSETS / "demo", ASSETS / "answerability")
+        for path in folder.glob("*")
+        if path.is_file() and path.suffix != ".py"
+    }
+    assert read - packaged == {ASSETS / "session.svg"}, "the README's picture"
 
 
 def test_the_models_are_small_enough_to_ship() -> None:

@@ -23,6 +23,7 @@ from engines.sampler import Sampling, make_sampler
 from engines.target import Target
 from tests.engines.conftest import EMBEDDED
 from tests.engines.embedded_folder import write_embedded_folder
+from tests.engines.state_comparison import assert_same, texts
 
 if TYPE_CHECKING:
     from engines.hf.model import HfModel
@@ -168,6 +169,16 @@ def test_both_engines_give_the_same_hidden_states(model: LlamaModel, other: HfTa
         np.testing.assert_allclose(one, two, atol=0.002 * np.ptp(two))
 
 
+def test_both_engines_read_the_same_states_of_layers(model: LlamaModel, other: HfTarget) -> None:
+    from engines.hf.layer_states import HfLayerStates
+
+    layers = (0, model.layers // 2, model.layers - 2)
+    beginning, *ends = texts(6, 30)
+    one, two = model.layer_states(layers), HfLayerStates(other.model, layers)
+    assert (one.layers, one.width) == (two.layers, two.width)
+    assert_same(one.read(beginning, ends), two.read(beginning, ends))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, other: HfTarget) -> Path:
     """With a second template, as for models that call tools."""
@@ -181,6 +192,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, other: HfTarget) -> Path:
 def test_a_folder_tokenizes_and_answers_as_its_gguf_does(model: LlamaModel, folder: Path) -> None:
     loaded = load(folder)
     assert loaded.restrictions == model.restrictions == ()
+    assert (loaded.norm_digest, loaded.layers) == (model.norm_digest, model.layers)
+    assert loaded.target.fingerprint != model.target.fingerprint
     assert loaded.vocabulary.stops == model.vocabulary.stops
     assert loaded.vocabulary.size == model.vocabulary.size
     texts = ["Grüße, 世界!\n\n  `ls -la`", "<|im_start|>user", "a\ud800b", "", "  x  "]
@@ -203,6 +216,7 @@ def test_a_folder_tokenizes_and_answers_as_its_gguf_does(model: LlamaModel, fold
 def test_a_gguf_through_transformers_keeps_its_own_tokenizer(model: LlamaModel) -> None:
     loaded = load(EMBEDDED)
     assert loaded.vocabulary.fingerprint == model.vocabulary.fingerprint
+    assert loaded.norm_digest == model.norm_digest
     chat = [Message("user", QUESTIONS[1])]
     assert loaded.render(chat) == model.render(chat)
     assert "cpu float32" in loaded.build

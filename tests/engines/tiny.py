@@ -169,6 +169,36 @@ def write_relative(
     return write_tensors(writer, path, shapes)
 
 
+def write_gpt2(path: Path, vocabulary: TinyVocabulary, context: int) -> Path:
+    """A GPT-2 of two blocks, which knows no position from `context` on."""
+    writer = GGUFWriter(path, "gpt2")
+    writer.add_block_count(2)
+    writer.add_context_length(context)
+    writer.add_embedding_length(WIDTH)
+    writer.add_feed_forward_length(FORWARD)
+    writer.add_head_count(HEADS)
+    writer.add_layer_norm_eps(1e-5)
+    write_vocabulary(writer, vocabulary)
+    biased: dict[str, Shape] = {"output_norm": (WIDTH,)}
+    for block in range(2):
+        parts = {
+            "attn_norm": (WIDTH,),
+            "attn_qkv": (3 * WIDTH, WIDTH),
+            "attn_output": (WIDTH, WIDTH),
+            "ffn_norm": (WIDTH,),
+            "ffn_up": (FORWARD, WIDTH),
+            "ffn_down": (WIDTH, FORWARD),
+        }
+        biased |= {f"blk.{block}.{part}": shape for part, shape in parts.items()}
+    shapes: dict[str, Shape] = {
+        "token_embd": (len(vocabulary.tokens), WIDTH),
+        "position_embd": (context, WIDTH),
+        **biased,
+        **{f"{name}.bias": shape[:1] for name, shape in biased.items()},
+    }
+    return write_tensors(writer, path, shapes)
+
+
 def write_mamba(path: Path, vocabulary: TinyVocabulary) -> Path:
     """A recurrent model, whose cache is one state and cannot be rewound."""
     inner, state, rank, kernel = 2 * WIDTH, 8, 4, 4

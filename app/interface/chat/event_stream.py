@@ -15,6 +15,7 @@ from typing import Protocol
 from app.conversation.citations import citation
 from app.conversation.events import (
     MIN_PREFILL_TOKENS,
+    Checking,
     Cited,
     Dropped,
     Event,
@@ -135,6 +136,9 @@ class EventApplier:
             answer.note = (
                 f"Context full: the model no longer sees the first {event.messages} messages"
             )
+        elif isinstance(event, Checking):
+            self.state = "checking"
+            answer.status = f"checking passage {event.number} of {event.total}…"
         elif isinstance(event, Prefilling) and event.total >= MIN_PREFILL_TOKENS:
             share = percent(event.done / event.total)
             self.state = f"reading {share}"

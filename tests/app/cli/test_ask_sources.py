@@ -1,14 +1,16 @@
-"""`specchat ask --docs knn` names the texts that the words came from, with their shares."""
+"""`specchat ask` says which passage it checks, and where the words of `--docs knn` came from."""
 
 from __future__ import annotations
 
 import json
+import sys
 from itertools import chain
 from threading import Event as Flag
 
 import pytest
 
 from app.cli.answer_printer import AS_JSON, NOT_ENCODED, SHOWN, WORDED, AnswerPrinter
+from app.cli.output import CLEAR
 from app.conversation.citations import SOURCES_KEY, Source
 from app.conversation.events import Event, Opened
 from app.conversation.statistics import STATES_KEY
@@ -49,3 +51,17 @@ def test_json_has_them_only_with_knn(capsys: pytest.CaptureFixture[str]) -> None
     assert told["citations"] == []
     print_answer(None, as_json=True)
     assert not {STATES_KEY, SOURCES_KEY} & json.loads(capsys.readouterr().out).keys()
+
+
+def test_a_terminal_shows_which_passage_is_checked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    printer = AnswerPrinter(SHOWN, formatted=False, expected=False)
+    script = Script(passes_of("It is 40.", [0], 1), checking=[(1, 2)], dropped=4)
+    opened: list[Event] = [Opened("scripted")]
+    printer.print_all(chain(opened, events_of(script, Flag())), lambda: None)
+    printed = capsys.readouterr()
+    checked, dropped = "checking passage 1 of 2…", "the oldest 4 messages no longer fit"
+    assert f"{checked}{CLEAR}{dropped}\n" in printed.err
+    assert printed.out == "It is 40.\n"

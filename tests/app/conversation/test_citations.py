@@ -10,6 +10,7 @@ import pytest
 
 from app.conversation.citations import (
     CITATIONS_KEY,
+    DOCUMENTS_KEY,
     NO_PASSAGE,
     PASSAGE_TOO_LONG,
     SEARCH_KEY,
@@ -20,6 +21,7 @@ from app.conversation.citations import (
     citation_records,
     read_cited,
     stored_citations,
+    stored_documents,
     stored_outcome,
     used_passages,
 )
@@ -28,6 +30,7 @@ from app.indexing.passage_index import FoundPassage, find, open_passages, update
 from app.locations import Locations
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, USER
+from datastores.errors import InputError
 from datastores.library.documents import CHATS, NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
 from datastores.passages.chunks import Chunk
@@ -176,6 +179,16 @@ def test_only_passages_whose_content_is_in_the_answer_are_cited() -> None:
 )
 def test_what_a_search_brought_is_said(outcome: SearchOutcome, used: int, lines: list[str]) -> None:
     assert outcome.lines(used) == lines
+
+
+@pytest.mark.parametrize("hostile", [7, [7], ["xy"], ["abc"], {"a": 1}, "zz"])
+def test_documents_are_read_again_or_refused(hostile: object) -> None:
+    """They decide what is erased, so damaged ones are not left out."""
+    keys = frozenset({b"\x00\xff", b"key"})
+    assert stored_documents({DOCUMENTS_KEY: sorted(key.hex() for key in keys)}) == keys
+    assert stored_documents({}) == frozenset()
+    with pytest.raises(InputError, match="regenerate"):
+        stored_documents({DOCUMENTS_KEY: hostile})
 
 
 def test_an_outcome_is_read_again_whatever_is_stored() -> None:

@@ -1,4 +1,4 @@
-"""Passages for a model that is told to judge them: which ones, and in which words."""
+"""Passages for a model that is told what to say if they do not answer: which, in which words."""
 
 from __future__ import annotations
 

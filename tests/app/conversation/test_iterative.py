@@ -92,6 +92,17 @@ def tokens(events: list[Event]) -> list[int]:
     return [token for event in events if isinstance(event, Wrote) for token in event.step.tokens]
 
 
+def test_the_figures_count_the_time_since_the_question_was_asked(
+    tmp_path: Path, imports: ImportedTexts
+) -> None:
+    request = GenerationRequest(
+        [Message("user", QUESTION)], Sampling(0.0), AnswerEnd(ANSWER), waited_seconds=1e6
+    )
+    statistics = Statistics()
+    list(generate_iteratively(plain_engine(tmp_path), imports, request, statistics, Flag()))
+    assert 1e6 < statistics.first_token_seconds <= statistics.seconds
+
+
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_the_text_is_that_of_one_search_for_each_stride(
     tmp_path: Path, imports: ImportedTexts, temperature: float

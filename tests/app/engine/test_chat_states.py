@@ -155,23 +155,6 @@ def test_a_new_chat_with_the_same_beginning_starts_from_it(
     assert read(again) < 16
 
 
-@pytest.mark.parametrize("min_reading_s", [3.0, 3600.0])
-def test_the_beginning_of_many_prompts_is_saved_at_once(
-    locations: Locations, min_reading_s: float
-) -> None:
-    engine, again = (opened(locations, min_reading_s=min_reading_s) for _ in range(2))
-    beginning = ScriptedVocabulary().encode(LONG)
-    assert engine.states is not None
-    for _ in engine.target.prefill(beginning):
-        pass
-    engine.states.observe(len(beginning), TOKEN_S * len(beginning))
-    engine.states.save("examples", len(beginning))
-    engine.states.close()
-    assert again.states is not None
-    loaded = list(again.states.load([*beginning, 5]))
-    assert loaded[-1:] == ([len(beginning)] if min_reading_s < 3600 else [])
-
-
 def test_what_is_read_quickly_is_not_saved(locations: Locations, history: History) -> None:
     ask(opened(locations, min_reading_s=3600), history, LONG)
     assert not locations.chat_states.exists()
@@ -201,18 +184,6 @@ def test_what_would_not_be_loaded_is_not_saved(
     engine.states.observe(MIN_GAIN_TOKENS, 3600.0)
     engine.states.keep("chat", MIN_GAIN_TOKENS - 1, lambda: True)
     assert not engine.states.slice()
-
-
-def test_a_beginning_that_cannot_be_saved_is_an_error(locations: Locations, engine: Engine) -> None:
-    locations.chat_states.parent.mkdir(parents=True, exist_ok=True)
-    locations.chat_states.write_text("not a folder")
-    assert engine.states is not None
-    for _ in engine.target.prefill(ScriptedVocabulary().encode(LONG)):
-        pass
-    engine.states.observe(1, TOKEN_S)
-    engine.states.save("examples", len(LONG))
-    engine.states.close()
-    assert engine.states.error is not None
 
 
 def test_private_and_secret_chats_leave_nothing(

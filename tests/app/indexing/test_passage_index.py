@@ -276,29 +276,6 @@ def test_meaning_leads_where_a_passage_shares_no_word_with_the_question(
     assert hybrid(library, passages, query, ["tyre.md"])[0] == "tyre.md"
 
 
-class Asked(Matching):
-    """Knows the tokens of "rear wheel"."""
-
-    def encode(self, queries: Sequence[str]) -> list[Encoding]:
-        pieces = ("[CLS]", "▁rear", "▁wheel", "[SEP]")
-        states = np.zeros((len(pieces), 1), np.float32)
-        return [Encoding(np.ones(1, np.float32), states, pieces) for _ in queries]
-
-
-def test_how_unevenly_a_passage_matches_comes_with_it_where_it_is_known(
-    library: Library, passages: PassageStore
-) -> None:
-    put(library, "/notes", "tyre.md", "Rear tyre 5 bar.")
-    put(library, "/notes", "wheel.md", "How hard the wheel of the mill turns.")
-    updated(library, passages)
-    matches = {"tyre.md": [0.0, 0.9, 0.4, 0.0], "wheel.md": [0.0, 0.7, 0.7, 0.0]}
-    dense = cast(DenseRetriever, Asked(library, passages, matches))
-    found = find(library, passages, "rear wheel", 4, dense=dense)
-    uneven = {one.file: one.unevenness for one in found}
-    assert uneven == pytest.approx({"tyre.md": 0.25, "wheel.md": 0.0})
-    assert find(library, passages, "rear tyre", 4)[0].unevenness is None, "by words alone"
-
-
 def test_an_item_has_to_fit_unless_its_passage_is_near_by_meaning(
     library: Library, passages: PassageStore
 ) -> None:

@@ -24,6 +24,7 @@ from app.conversation.citations import (
     source_records,
 )
 from app.conversation.events import (
+    Checking,
     Cited,
     Dropped,
     Event,
@@ -72,6 +73,7 @@ class Script:
         gate: called after the last pass.
         passages: retrieved passages, all of which it uses; None if nothing was searched.
         outcome: what else searching brought.
+        checking: numbers of the passages that are checked, with that of all.
         states: datastore entries that KNN-LM used; None without KNN-LM.
         sources: of the words that it took from them.
         remark: a remark on the answer, or empty.
@@ -82,6 +84,7 @@ class Script:
     step_s: float = 0.06
     rejected: int = 1
     budget_status: BudgetStatus = BUDGET_STATUS
+    checking: Sequence[tuple[int, int]] = ()
     prefill: Sequence[tuple[int, int]] = ((12, 12),)
     dropped: int = 0
     passages: tuple[FoundPassage, ...] | None = None
@@ -174,6 +177,8 @@ class ScriptedAssistant:
 def events_of(script: Script, stop: Flag) -> Generator[Event]:
     """The events of one answer, as `app.conversation.generation.generate` yields them."""
     statistics = Statistics(prompt_tokens=script.prefill[-1][1])
+    for number, total in script.checking:
+        yield Checking(number, total)
     if script.passages is not None:
         yield Retrieved(script.passages, script.outcome)
     if script.states is not None:

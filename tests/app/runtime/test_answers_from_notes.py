@@ -5,23 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from app.conversation import generation
 from app.conversation.assistant import Assistant
 from app.conversation.events import Event, Retrieved, Wrote
 from app.conversation.imported_texts import ImportedTexts
 from app.conversation.privacy import CHAT_PREFIX, owner_of_answer
+from app.engine.answerability import Answerability
 from app.engine.draft_model_versions import replay_path
 from app.engine.draft_resources import make_observers, open_dense, open_replay
 from app.engine.drafters import make_drafters
-from app.engine.engine import Engine, PassageForm
+from app.engine.engine import Engine
 from app.indexing.passage_index import update
 from app.locations import Locations
 from app.runtime import deletion
@@ -40,7 +39,9 @@ from datastores.library.documents import NOTES, Document, FinishFile, Part, Stor
 from datastores.library.library import Library
 from datastores.replay_buffer.record import ReplayRecord
 from datastores.replay_buffer.store import ReplayBuffer
-from tests.app.scripted import ScriptedVocabulary, scripted_engine
+from engines.answerability import write_classifier
+from tests.app.scripted import ScriptedVocabulary, drafted, scripted_engine
+from tests.app.scripted_states import ScriptedModel, classifier
 from tests.engines.scripted import VOCABULARY, WIDTH
 
 WALRUS = "The walrus keeps seventeen brass telescopes in the attic."
@@ -84,7 +85,7 @@ def ask(
     """The chat that was asked, and the events of its answer, which is recorded by now."""
     chat = history.create_chat(private=private, docs="once").id
     events = list(Assistant(engine, history, imports).answer(chat, None, question))
-    assert isinstance(events[0], Retrieved)
+    assert any(isinstance(event, Retrieved) for event in events)
     flush(engine)
     return chat, events
 
@@ -118,7 +119,12 @@ def dense_owners(locations: Locations, engine: Engine) -> set[str]:
 
 def holding(locations: Locations, text: str) -> set[str]:
     """The folders with files that hold the tokens of `text`."""
-    ids = np.array(ScriptedVocabulary().encode(text), "<i4").tobytes()
+    return holding_tokens(locations, ScriptedVocabulary().encode(text))
+
+
+def holding_tokens(locations: Locations, wanted: Sequence[int]) -> set[str]:
+    """The folders with files that hold the tokens `wanted`."""
+    ids = np.array(wanted, "<i4").tobytes()
     return {
         folder.name
         for folder in (locations.states, locations.replay)
@@ -147,17 +153,68 @@ def test_an_answer_whose_passages_were_rejected_is_its_chats_alone(
     locations: Locations,
     engine: Engine,
     imports: ImportedTexts,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(generation, "says_yes", lambda *given: False)
-    monkeypatch.setattr(engine.target, "context_length", 4096)
-    judging = replace(engine, passage_form=PassageForm(judges=True))
-    chat, events = ask(judging, history, imports, ABOUT_WALRUS)
+    model = checking(engine, locations)
+    model.tells = lambda text: False
+    chat, events = ask(engine, history, imports, ABOUT_WALRUS)
+    assert model.texts
     owner = owner_of_answer(history.name, chat, ())
     assert dense_owners(locations, engine) == {owner}
     forget_import(imports._library, history, locations, "/notes", engine)
     (record,) = records(locations, engine)
     assert record.tokens[record.prompt_length :].tolist() == tokens(events)
+
+
+def checking(engine: Engine, locations: Locations) -> ScriptedModel:
+    """The model by whose states `engine` checks passages; they all state the answer at first."""
+    model = ScriptedModel()
+    engine.answerability = Answerability(
+        model, locations.answerability, engine.resources.errors.append
+    )
+    locations.answerability.mkdir()
+    write_classifier(engine.answerability.path, classifier())
+    return model
+
+
+def stopped(engine: Engine, assistant: Assistant, events: Iterator[Event]) -> list[int]:
+    """The tokens of an answer that is stopped after two passes, and recorded."""
+    seen = list[Event]()
+    for event in events:
+        seen.append(event)
+        if steps(seen) == 2:
+            assistant.stop()
+    flush(engine)
+    return tokens(seen)
+
+
+@pytest.mark.parametrize("later", ["rejected", "off"])
+def test_a_resumed_answer_still_belongs_to_the_documents_that_it_began_with(
+    history: History,
+    locations: Locations,
+    engine: Engine,
+    imports: ImportedTexts,
+    later: str,
+) -> None:
+    model, chat = checking(engine, locations), history.create_chat(docs="once").id
+    assistant = Assistant(engine, history, imports)
+    written = [stopped(engine, assistant, assistant.answer(chat, None, ABOUT_WALRUS))]
+    if later == "off":
+        history.set_docs(chat, "off")
+    else:
+        model.tells = lambda text: False
+    for _ in range(2):
+        _, answer = history.thread(chat)
+        written.append(stopped(engine, assistant, assistant.resume(answer.id)))
+    for part in written:
+        assert len(part) > 1
+        assert holding_tokens(locations, part) == {"states", "replay"}
+    forget_import(imports._library, history, locations, "/notes", engine)
+    flush(engine)
+    for part in written:
+        assert holding_tokens(locations, part) == set()
+    assert records(locations, engine) == []
+    assert dense_owners(locations, engine) == set()
+    assert drafted(engine) == 0
 
 
 @pytest.mark.parametrize("private", [False, True])
@@ -269,7 +326,6 @@ def test_an_import_forgotten_while_its_passage_is_read_leaves_no_record(
 CHILD = """
 import os, sys
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from app.locations import locate
 from app.runtime import deletion

@@ -142,6 +142,33 @@ def test_what_was_confirmed_is_recorded_with_the_documents_that_it_was_given(
     assert given[-1] == set(answered.read) > given[0]
 
 
+def test_a_resumed_answer_belongs_to_the_documents_that_it_began_with(
+    history: History, locations: Locations, engine: Engine, imports: ImportedTexts
+) -> None:
+    form, chat = PassageForm(instructed=False), history.create_chat(docs="iterative").id
+    assistant = Assistant(replace(engine, passage_form=form), history, imports)
+    for event in assistant.answer(chat, None, QUESTION):
+        if isinstance(event, Wrote):
+            assistant.stop()
+    flush(engine)
+    (begun,) = (set(each(owner)) for owner in dense_owners(locations, engine))
+    names = [name for name in PAGES if text_owner(imports, name) in begun]
+    assert len(names) == 1
+    _, answer = history.thread(chat)
+    list(assistant.resume(answer.id))
+    flush(engine)
+    owners = dense_owners(locations, engine)
+    assert len(owners) > 1, "it went on with other passages"
+    assert all(begun < set(each(owner)) for owner in owners if set(each(owner)) != begun)
+    forget_import(imports._library, history, locations, f"/{names[0]}", engine)
+    assert dense_owners(locations, engine) == set()
+
+
+def text_owner(imports: ImportedTexts, name: str) -> str:
+    (key,) = imports._library.texts_in(f"/{name}", name)
+    return owner_of_text(key)
+
+
 def test_the_same_question_in_other_words_accepts_more(
     history: History, engine: Engine, imports: ImportedTexts
 ) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event as Flag
+from typing import cast
 
 import pytest
 
@@ -19,7 +20,7 @@ from app.foreground import Foreground
 from app.indexing.corpus_index import TOKENS_FILE
 from app.locations import Locations
 from app.models.discovery import embedded
-from app.runtime.model_thread import Model, ModelThread
+from app.runtime.model_thread import Answers, Model, ModelThread
 from app.runtime.open_model import ASK_A_COMMAND, open_model
 from datastores.chats.history import History
 from datastores.chats.records import StoredMessage
@@ -231,6 +232,38 @@ def test_each_answer_is_stopped_by_its_own_future(thread: ModelThread, history: 
     assert second.cancelled()
     assert ends == {"first": "interrupted", "third": "length", "fourth": "length"}
     assert not thread.is_answering
+
+
+@pytest.mark.parametrize("act", ["work", "switch", "close"])
+def test_idle_work_ends_its_slice_for_whoever_waits(locations: Locations, act: str) -> None:
+    foreground, begun = Foreground(locations.foreground), Flag()
+
+    class Reading:
+        """A slice that lasts until somebody waits."""
+
+        def __init__(self) -> None:
+            self.on_wake: Callable[[], object] = lambda: None
+
+        def slice(self) -> bool:
+            begun.set()
+            until(foreground.busy)
+            return False
+
+        def close(self) -> None: ...
+
+    def opened(choice: str | None) -> Model:
+        idle = () if choice else (Reading(),)
+        return Model("scripted", "", cast(Answers, None), lambda: None, idle=idle)
+
+    thread = ModelThread(opened, foreground)
+    thread.load().result()
+    assert begun.wait(TIMEOUT_S)
+    if act == "work":
+        thread.between_answers(lambda engine: None).result()
+    elif act == "switch":
+        thread.switch("other").result()
+    assert thread.close()
+    assert not foreground.busy()
 
 
 def test_closing_while_a_model_loads_does_not_close_it_under_the_loader(

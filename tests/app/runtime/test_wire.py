@@ -55,6 +55,7 @@ MESSAGES: list[WireMessage] = [
     events.Interpolated(4),
     events.Interpolated(4, RalmStatistics(passes=2)),
     events.Interpolated(4, None, (Source("", "", 0, 1, 1, "", share=0.5, owner="chat:a:1"),)),
+    events.Checking(1, 3),
     events.Dropped(3),
     events.Prefilling(1, 2),
     events.WroteText((Piece("a", 0), Piece("b", 4))),

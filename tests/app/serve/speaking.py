@@ -38,6 +38,7 @@ class ByteVocabulary:
     fingerprint = "bytes"
     size = VOCABULARY
     stops = frozenset({STOP})
+    prompt_prefix = ()
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """The bytes of `text`."""

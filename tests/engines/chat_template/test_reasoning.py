@@ -238,6 +238,7 @@ class Tokens:
     """Words as tokens: control tokens have no bytes, and are only parsed with `special`."""
 
     fingerprint, size = "tokens", 100
+    prompt_prefix: tuple[int, ...] = ()
 
     def __init__(self, controls: Mapping[str, int], words: str = "", stops: str = "") -> None:
         self.controls = dict(controls)

@@ -95,14 +95,6 @@ def test_queries_and_passages_have_the_models_own_prefixes(
     assert seen == ["search_query: walrus", "search_document: walrus"]
 
 
-def test_the_tokens_of_a_query_are_known_by_their_texts(model: EmbeddingModel) -> None:
-    (query,) = model.encode_queries(["walrus"])
-    tokens = model._tokenize("search_query: walrus")
-    assert len(query.states) == len(tokens)
-    assert list(query.pieces) == [model._vocabulary.text(token) for token in tokens]
-    assert not model.encode_passages(["walrus"])[0].pieces
-
-
 def test_a_model_that_is_no_embedding_model_is_named(file: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no model file"):
         EmbeddingModel(tmp_path / "gone.gguf")

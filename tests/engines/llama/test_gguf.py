@@ -8,12 +8,15 @@ from pathlib import Path
 
 import gguf
 import hypothesis.strategies as st
+import numpy as np
 import pytest
+from gguf import GGMLQuantizationType
 from hypothesis import HealthCheck, given, settings
 
 from datastores.errors import ModelError
+from engines.fingerprint import digest_of_norm
 from engines.llama import gguf as reader
-from engines.llama.gguf import HEADER, read_metadata
+from engines.llama.gguf import HEADER, MAX_NORM_BYTES, NORM, read_metadata, read_norm
 from tests.app.models.gguf_files import CONTEXT, HEADS, LAYERS, WIDTH, write_gguf
 from tests.engines.conftest import EMBEDDED
 
@@ -118,4 +121,71 @@ def test_a_changed_header_is_read_or_refused(tmp_path: Path, place: int, patch: 
     content[place : place + len(patch)] = patch
     path.write_bytes(content)
     with suppress(ModelError):
-        read_metadata(path)
+        read_norm(path)
+
+
+SCALES = np.linspace(0.5, 2, 64, dtype=np.float32)
+
+
+def _write_norm(path: Path, scales: np.ndarray, kind: GGMLQuantizationType) -> Path:
+    """A model of a norm behind a matrix of type `kind`."""
+    matrix = np.random.default_rng(1).normal(size=(4, WIDTH)).astype(np.float32)
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_tensor("token_embd.weight", gguf.quants.quantize(matrix, kind), raw_dtype=kind)
+    writer.add_tensor(NORM, scales)
+    writer.add_tensor("output.weight", gguf.quants.quantize(matrix, kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_quantisations_share_the_digest_of_their_norm(tmp_path: Path) -> None:
+    kinds = GGMLQuantizationType.F16, GGMLQuantizationType.Q8_0, GGMLQuantizationType.Q4_0
+    read = {read_norm(_write_norm(tmp_path / kind.name, SCALES, kind)) for kind in kinds}
+    assert read == {SCALES.tobytes()}
+    trained = SCALES.copy()
+    trained[-1] = np.nextafter(trained[-1], 3)
+    other = read_norm(_write_norm(tmp_path / "other", trained, kinds[0]))
+    assert len(digest_of_norm(other)) == 32
+    assert digest_of_norm(other) != digest_of_norm(SCALES.tobytes())
+
+
+def test_the_norm_is_read_as_the_reference_reads_it() -> None:
+    tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(EMBEDDED).tensors}
+    assert read_norm(EMBEDDED) == tensors[NORM].data.tobytes()
+
+
+def test_a_norm_that_is_missing_or_of_another_type_is_none(tmp_path: Path) -> None:
+    assert read_norm(write_gguf(tmp_path / "without.gguf")) == b""
+    half = _write_norm(tmp_path / "half.gguf", SCALES.astype(np.float16), GGMLQuantizationType.F16)
+    assert read_norm(half) == b""
+
+
+def _norm_header(shape: tuple[int, ...], offset: int) -> bytes:
+    name = struct.pack("<Q", len(NORM)) + NORM.encode()
+    sizes = struct.pack(f"<I{len(shape)}Q", len(shape), *shape)
+    return _header(1, 0) + name + sizes + struct.pack("<IQ", GGMLQuantizationType.F32, offset)
+
+
+@pytest.mark.parametrize(
+    ("shape", "offset", "complaint"),
+    [
+        ((MAX_NORM_BYTES // 4 + 1,), 0, "its final norm has 262148 bytes"),
+        (((1 << 64) - 1,), 0, "its final norm has"),
+        (((1 << 64) - 1,) * 4, 0, "its final norm has"),
+        ((64,), 1 << 20, "ends before its final norm"),
+        ((MAX_NORM_BYTES // 4,), 0, "ends before its final norm"),
+        ((64,), (1 << 63) - 1, "cannot be read"),
+        ((64,), (1 << 64) - 1, "cannot be read"),
+    ],
+)
+def test_neither_size_nor_place_of_a_norm_is_trusted(
+    tmp_path: Path, shape: tuple[int, ...], offset: int, complaint: str
+) -> None:
+    path = tmp_path / "a.gguf"
+    path.write_bytes(_norm_header(shape, offset) + bytes(1000))
+    with pytest.raises(ModelError, match=complaint) as caught:
+        read_norm(path)
+    assert str(path) in str(caught.value)

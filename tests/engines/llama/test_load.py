@@ -18,7 +18,7 @@ from datastores.errors import ModelError
 from engines.draft_tree import chain, root_only
 from engines.llama import context, native, probe
 from engines.llama import model as model_module
-from engines.llama.model import TargetSettings, load
+from engines.llama.model import LlamaModel, TargetSettings, load
 from engines.llama.native import LOGGER
 from tests.engines import tiny
 from tests.engines.conftest import EMBEDDED, THREADS
@@ -265,3 +265,10 @@ def test_llama_cpp_never_writes_to_the_terminal(
         load(EMBEDDED, threads=THREADS)
     assert caplog.records, "llama.cpp's log did not reach ours"
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_model_without_a_norm_is_kin_to_itself_alone(
+    model: LlamaModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_module, "read_norm", lambda _: b"")
+    assert model.norm_digest == model.target.fingerprint

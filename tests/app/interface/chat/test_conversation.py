@@ -262,6 +262,14 @@ async def test_reading_a_long_prompt_shows_progress(stage: Make) -> None:
         assert made.app.screen.query_one(TopBar).state == "reading 25%"
 
 
+async def test_checking_passages_shows_progress(stage: Make) -> None:
+    made = stage(Script([], checking=[(1, 3), (2, 3)], holds=True))
+    async with made.app.run_test() as pilot:
+        await send(pilot, made, "which one?")
+        await until(pilot, lambda: "checking passage 2 of 3…" in shown(made))
+        assert made.app.screen.query_one(TopBar).state == "checking"
+
+
 async def test_dropped_messages_are_reported(stage: Make) -> None:
     made = stage(Script(PLAIN.passes, dropped=4))
     async with made.app.run_test() as pilot:
