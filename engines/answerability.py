@@ -29,8 +29,10 @@ RIDGE = 1 / 16
 of unit variance, counts this times the width, against the summed log-loss."""
 FOLDS = 4
 """Parts of the texts, on each of which is tried what was learned from the others."""
-MAX_LOST = 0.1
-"""Share of answered questions that the minimum may lose."""
+MAX_LOST = 0.07
+"""Share of answered questions that the minimum may lose. With .1, .07 and .05, Qwen2.5-Coder 1.5B
+loses 8, 5 and 3 of 155 development questions whose passage leads, and rejects all passages for .83,
+.78 and .73 of 209 that nothing answers."""
 MIN_AUC = 0.8
 """Minimum area under the curve of a classifier that is used."""
 DEPTHS = 1 / 2, 9 / 16, 5 / 8, 11 / 16
