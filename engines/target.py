@@ -111,6 +111,7 @@ class Target(Protocol):
 
 
 Stop = Callable[[], bool]
+"""Whether what is being computed is wanted no longer."""
 
 
 class StoppedError(Exception):
